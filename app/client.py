@@ -53,4 +53,5 @@ class Call:
 
     def fail(self, error: WispError) -> None:
         """Post the error that ends the request."""
-        self.post("error", **error.as_dict())
+        after = {} if error.retry_after is None else {"retryAfter": error.retry_after}
+        self.post("error", **error.as_dict(), **after)

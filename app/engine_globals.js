@@ -23,6 +23,7 @@ import { Pages } from "../py_engine/gpu/pages.js";
 import { Replay } from "../py_engine/gpu/replay.js";
 import { Upload } from "../py_engine/gpu/upload.js";
 import * as wispProof from "../py_engine/proof/dispatches.js";
+import { makeSpaceBy } from "./storage/space.js";
 import * as wispTextStore from "./text_store.js";
 
 /**
@@ -33,6 +34,7 @@ import * as wispTextStore from "./text_store.js";
  * @param {Record<string, (...given: any) => any>} others what pages do for a worker: wispDecodeSound, wispReadPdf, wispStartTrial
  */
 export function provide(assets, loadPackage, others) {
+  makeSpaceBy(wispShards.freePrefixes);
   const wispHashes = { createSHA256, createXXHash64 };
   Object.assign(globalThis, {
     wispReplay: Replay,

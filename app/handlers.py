@@ -28,6 +28,9 @@ class Platform(Source, upstreams.Platform, Protocol):
     async def load_grammar(self, instance: int) -> Any:
         """An instance of grammar.js as a module."""
 
+    def channel(self, name: str, receive: Callable[[Fields], None]) -> Callable[[Fields], None]:
+        """A channel among this browser's engines (downloads.py)."""
+
     boot_ms: float  # from the worker's start to the start of this code
 
     def heap(self) -> int:

@@ -4,12 +4,13 @@ handlers.py decides what to do about each kind of message; it knows no JavaScrip
 """
 
 import asyncio
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import js
-from pyodide.ffi import JsBuffer, JsException, JsProxy, to_js
+from pyodide.ffi import JsBuffer, JsException, JsProxy, create_proxy, to_js
 
 from app import json_output
 from app.browser import ModelPlatform
@@ -250,6 +251,12 @@ class Browser(ModelPlatform):
             code = "quota_exceeded" if error.code == "quota_exceeded" else "storage_failed"
             raise WispError(str(error).removeprefix("Error: "), code, SERVER_ERROR) from None
 
+    def channel(self, name: str, receive: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+        """A BroadcastChannel of JSON objects. Other programs of the origin may send anything."""
+        opened = js.BroadcastChannel.new(name)
+        opened.onmessage = create_proxy(lambda event: receive(json_input.stored(str(event.data))))
+        return lambda message: opened.postMessage(json.dumps(message))
+
     async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> "Reply":
         """fetch() another server without cookies or referrer."""
         controller = js.AbortController.new()
@@ -291,6 +298,7 @@ class Reply:
     def __init__(self, response: Any, controller: Any) -> None:
         self.status = int(response.status)
         self.type = str(response.headers.get("content-type") or "").split(";")[0].strip().lower()
+        self.wait_s = _seconds_until(response.headers.get("retry-after"))
         self._reader = response.body.getReader() if response.body else None
         self._controller = controller
 
@@ -307,6 +315,15 @@ class Reply:
     def close(self) -> None:
         """Close the connection."""
         self._controller.abort()
+
+
+def _seconds_until(after: Any) -> float | None:
+    """A header Retry-After, which has seconds or a date."""
+    text = str(after or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:20])
+    until = float(js.Date.parse(text))
+    return None if until != until else max(0.0, (until - float(js.Date.now())) / 1000)  # noqa: PLR0124, not a number
 
 
 _browser = Browser()

@@ -1,6 +1,7 @@
 /** Stores small texts in IndexedDB (name -> text) for the worker, which has no localStorage. */
 import { openDB } from "idb";
 import { notStored } from "./storage/failures.js";
+import { withSpace } from "./storage/space.js";
 
 /** @template T @param {(db: import("idb").IDBPDatabase) => Promise<T>} use @returns {Promise<T>} */
 async function withDatabase(use) {
@@ -28,6 +29,6 @@ export const read = (name) =>
  * @param {string} name @param {string} text
  */
 export const write = (name, text) =>
-  withDatabase((db) => db.put("texts", text, name)).catch((error) => {
+  withSpace(() => withDatabase((db) => db.put("texts", text, name))).catch((error) => {
     throw notStored(error);
   });

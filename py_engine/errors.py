@@ -78,7 +78,12 @@ MAX_MESSAGE = 2000  # characters of a message, and of `param`; both may quote in
 
 
 class WispError(Exception):
-    """An error with one of CODES. `type` is one of the three above; `param` names the offending request field."""
+    """An error with one of CODES. `type` is one of the three above; `param` names the offending request field.
+
+    `retry_after`: seconds after which the request may be repeated, where another server has said so.
+    """
+
+    retry_after: int | None = None
 
     def __init__(self, message: str, code: str, type: str = INVALID_REQUEST, param: str | None = None) -> None:
         self.message = _short(message)

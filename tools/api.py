@@ -208,7 +208,8 @@ class ApiHandler(Handler):
                 self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "engine_gone", TAB_CLOSED, keep_alive=True)
                 return
             if part["kind"] == "end" and not events:
-                self._send(head["status"], kind, text)
+                passed = {name.title(): value for name, value in head["headers"] if name == "retry-after"}
+                self._send(head["status"], kind, text, passed)
                 return
             piece = part["text"] if part["kind"] == "piece" else ""
             if part["kind"] == "lost":

@@ -24,6 +24,7 @@ import { SignIn } from "./sign_in.js";
 config({ jitless: true }); // the page's policy forbids the code that zod would generate
 
 const MOST_TOOLS = 1000; // of a server; further ones are left out
+const NO_SUCH_TOOL = [-32601, -32602]; // the codes of "method not found" and "invalid params", of servers that have other tools by now
 const TIMEOUT_S = 300; // a person may have to answer a question of the server meanwhile
 
 /**
@@ -50,6 +51,8 @@ class Server {
   #current = null;
   /** @type {Client} */
   #client;
+  /** @type {Promise<void> | null} a session that is begun in place of one that the server does not know any more */
+  #renewing = null;
 
   /** @param {URL} url @param {McpOptions} options @param {FailureClass} Failure */
   constructor(url, options, Failure) {
@@ -76,8 +79,8 @@ class Server {
     return this.#client.getInstructions() ?? "";
   }
 
-  async open() {
-    const settings = this.#settings(this.#options.signal);
+  async open(signal = this.#options.signal) {
+    const settings = this.#settings(signal);
     await this.#connected(settings);
     this.#client.onclose = () => this.#options.onClose?.();
     if (this.#client.getServerCapabilities()?.tools) this.#list((await this.#client.listTools({}, settings)).tools);
@@ -123,7 +126,10 @@ class Server {
     };
     return this.guard(async () => {
       const settings = { ...this.#settings(signal), onprogress };
-      const result = await this.#client.callTool({ name, arguments: given }, settings);
+      const result = await this.#client.callTool({ name, arguments: given }, settings).catch(async (error) => {
+        if (NO_SUCH_TOOL.includes(error?.code)) await this.#listAgain();
+        throw error;
+      });
       return { text: resultText(result), media: resultMedia(result), failed: result.isError === true };
     }, signal);
   }
@@ -139,7 +145,7 @@ class Server {
    */
   async guard(work, signal) {
     try {
-      return await this.#signingIn(work, signal);
+      return await this.#inSession(() => this.#signingIn(work, signal), signal);
     } catch (error) {
       throw new this.#Failure(failure(error, this.#url.host, signal?.aborted));
     }
@@ -178,6 +184,36 @@ class Server {
       else this.#client = this.#made("auto");
       await this.#client.connect(this.#transport(), settings);
     }
+  }
+
+  /**
+   * Does the work again in a new session, where the server does not know this one: it has been started again. It has done
+   * nothing of the work then.
+   * @template T @param {() => Promise<T>} work @param {AbortSignal | null} [signal] @returns {Promise<T>}
+   */
+  async #inSession(work, signal) {
+    const session = this.#current?.sessionId;
+    try {
+      return await work();
+    } catch (error) {
+      if (!session || signal?.aborted || !isUnknownSession(error)) throw error;
+      if (this.#current?.sessionId === session) this.#renewing = this.#renewed(); // else another call has begun it
+      await this.#renewing;
+      return work();
+    }
+  }
+
+  async #renewed() {
+    this.#client.onclose = undefined;
+    this.#client.close().catch(() => {});
+    this.#client = this.#made("auto");
+    try {
+      await this.open(null);
+    } catch (error) {
+      this.#options.onClose?.();
+      throw error;
+    }
+    this.#options.onTools?.(this.tools);
   }
 
   /**
@@ -233,6 +269,13 @@ class Server {
     return this.guard(async () => (this.#client.getServerCapabilities()?.[kind] ? list(this.#settings()) : []));
   }
 
+  /** Lists the tools of a server that did not say that they have changed. */
+  async #listAgain() {
+    const { tools } = await this.#client.listTools({}, this.#settings()).catch(() => ({ tools: null }));
+    const names = (/** @type {{ name: string }[]} */ listed) => `${listed.map(({ name }) => name)}`;
+    if (tools && names(tools) !== names(this.tools.map(({ own }) => ({ name: own })))) this.#changed(tools);
+  }
+
   /** @param {Tool[]} tools */
   #changed(tools) {
     this.#list(tools);
@@ -270,6 +313,10 @@ class Server {
     return url ? { action: "accept" } : { action: "accept", content: answer };
   }
 }
+
+/** Whether a server does not know a session: 404, as the specification has it, or 400. @param {any} error */
+const isUnknownSession = ({ data, message }) =>
+  data?.status === 404 || (data?.status === 400 && /session/i.test(message));
 
 /**
  * A promise that also ends with a signal.

@@ -1,8 +1,10 @@
 /** What went wrong with a server of the Model Context Protocol. */
-import { SdkError, UnauthorizedError } from "@modelcontextprotocol/client";
+import { OAuthClientFlowError, SdkError, UnauthorizedError } from "@modelcontextprotocol/client";
 
 const UNREACHABLE =
   /fetch failed|Failed to fetch|NetworkError|Load failed|CONNECTION_|socket closed|connection closed/i; // of Node and each browser
+
+const MOST = 300; // characters of what a server says
 
 /**
  * An error's body in OpenAI's shape.
@@ -20,6 +22,12 @@ export function failure(error, host, aborted) {
   const status = error?.data?.status;
   if (error instanceof UnauthorizedError || status === 401 || status === 403)
     return body("mcp_unauthorized", `The MCP server at ${host} needs a valid token.`, "authentication_error");
+  if (error instanceof OAuthClientFlowError)
+    return body(
+      "mcp_unauthorized",
+      `The MCP server at ${host} needs a valid token, and signing in to it failed: ${error.message.slice(0, MOST)}`,
+      "authentication_error",
+    );
   if (error instanceof SdkError && error.code === "REQUEST_TIMEOUT")
     return body("mcp_timeout", `The MCP server at ${host} did not answer in time.`);
   const said = error?.message ?? String(error);
@@ -28,5 +36,5 @@ export function failure(error, host, aborted) {
       "mcp_unreachable",
       `The MCP server at ${host} is not running, or its CORS headers do not allow this page.`,
     );
-  return body("mcp_error", `The MCP server at ${host} failed: ${said}`);
+  return body("mcp_error", `The MCP server at ${host} failed: ${said.slice(0, MOST)}`);
 }

@@ -10,23 +10,52 @@ export const limitedFetch =
   async (url, init) => {
     const response = await ask(url, init);
     if (!response.body) return response;
-    const isStream = (response.headers.get("content-type") ?? "").startsWith("text/event-stream");
-    return new Response(response.body.pipeThrough(limited(most, isStream)), response);
+    if ((response.headers.get("content-type") ?? "").startsWith("text/event-stream"))
+      return new Response(response.body.pipeThrough(limited(most)), response);
+    return new Response(new Blob(await whole(response.body, most)), response);
   };
 
-/** @param {number} most bytes @param {boolean} isStream of events, which empty lines end */
-function limited(most, isStream) {
+/**
+ * The bytes of an answer. They are read here, because Chromium has one message for all that ends a body: that of a server
+ * which is not there.
+ * @param {ReadableStream<Uint8Array<ArrayBuffer>>} body @param {number} most bytes @returns {Promise<Uint8Array<ArrayBuffer>[]>}
+ */
+async function whole(body, most) {
+  const reader = body.getReader();
+  const chunks = [];
+  let bytes = 0;
+  for (;;) {
+    const { done, value } = await reader.read().catch(lost);
+    if (done) return chunks;
+    chunks.push(value);
+    bytes += value.byteLength;
+    if (bytes <= most) continue;
+    reader.cancel().catch(() => {});
+    throw tooLong(most);
+  }
+}
+
+/** @param {any} error @returns {never} */
+function lost(error) {
+  if (error?.name === "AbortError") throw error;
+  throw new Error("The connection was lost in the middle of the answer. What was asked for may have been done.");
+}
+
+/** @param {number} most bytes */
+const tooLong = (most) => new Error(`The server's answer has more than ${most / 2 ** 20} MiB.`);
+
+/** Limits each event of a stream. @param {number} most bytes */
+function limited(most) {
   let bytes = 0;
   let isLineEmpty = false;
   return new TransformStream({
     transform(/** @type {Uint8Array} */ chunk, controller) {
-      for (const byte of isStream ? chunk : []) {
+      for (const byte of chunk) {
         bytes++;
         if (byte === LINE_END && isLineEmpty) bytes = 0;
         isLineEmpty = byte === LINE_END || (isLineEmpty && byte === RETURN);
       }
-      if (!isStream) bytes += chunk.byteLength;
-      if (bytes > most) throw new Error(`The server's answer has more than ${most / 2 ** 20} MiB.`);
+      if (bytes > most) throw tooLong(most);
       controller.enqueue(chunk);
     },
   });

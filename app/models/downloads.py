@@ -2,6 +2,9 @@
 
 A download is a load that ends before the weights are uploaded: its records are stored, and what is stored is never
 downloaded again. A load of a model that is being downloaded takes the download over with what has arrived.
+
+Tabs may have engines of their own: two versions of the page have. Each engine has the queue, and tells the others what
+its user changes. One of them downloads a file (py_engine/files/download_turn.py).
 """
 
 from __future__ import annotations
@@ -18,10 +21,14 @@ from app.models.progress import OnProgress, Progress
 from app.openai.fields import whole
 from py_engine import json_input
 from py_engine.errors import NOT_FOUND, WispError
+from py_engine.tasks import quietly
 
 NAME = "downloads"  # of the stored text
+CHANNEL = "wisp.downloads"  # among this browser's engines
 LIMIT, MOST = 2, 6  # downloads at once: by default, and at most
 SLOW = 1_000_000  # bytes a second: a link that is slower has one download at a time
+Fields = dict[str, Any]  # of a message
+Change = Callable[[Fields], Awaitable[Any]]
 RUNNING, QUEUED, PAUSED, FAILED, DONE, LENT = "running", "queued", "paused", "failed", "done", "loading"
 
 
@@ -36,6 +43,9 @@ class Platform(Protocol):
 
     async def write_text(self, name: str, text: str) -> None:
         """Store a text for later visits. WispError quota_exceeded, storage_failed."""
+
+    def channel(self, name: str, receive: Callable[[Fields], None]) -> Callable[[Fields], None]:
+        """Join a channel: `receive` gets what other engines send; the returned function sends to them."""
 
 
 @dataclass
@@ -73,7 +83,7 @@ class Downloads:
     def __init__(
         self,
         platform: Platform,
-        choose: Callable[[dict[str, Any]], Awaitable[Options]],
+        choose: Callable[[Fields], Awaitable[Options]],
         tell: Callable[[list[dict[str, Any]]], None],
     ) -> None:
         """`choose(fields)`: the options of a load request."""
@@ -82,29 +92,54 @@ class Downloads:
         self.limit = LIMIT
         self._restoring: asyncio.Task[None] | None = None
         self._is_read = False  # whether the stored queue was read
+        self._following: asyncio.Future[Any] | None = None  # a change of another engine
+        self._send = platform.channel(CHANNEL, self._follow)
 
     # -- requests
 
     @property
-    def handlers(self) -> dict[str, Callable[[dict[str, Any]], Awaitable[Any]]]:
+    def handlers(self) -> dict[str, Change]:
         """Message kind -> what answers it."""
         return {
             "downloads.list": lambda fields: self.queue(),
+            "downloads.getLimit": lambda fields: self.get_limit(),
+            **{kind: self._told(kind, change) for kind, change in self._changes.items()},
+        }
+
+    @property
+    def _changes(self) -> dict[str, Change]:
+        """The kinds of messages that change the queue."""
+        return {
             "downloads.add": self.add,
             "downloads.pause": lambda fields: self.pause(fields.get("download")),
             "downloads.resume": lambda fields: self.resume(fields.get("download")),
             "downloads.remove": lambda fields: self.remove(fields.get("download")),
             "downloads.move": lambda fields: self.move(fields.get("download"), fields.get("index")),
             "downloads.limit": lambda fields: self.set_limit(fields.get("limit")),
-            "downloads.getLimit": lambda fields: self.get_limit(),
         }
+
+    def _told(self, kind: str, change: Change) -> Change:
+        """A change that the other engines make, too."""
+
+        async def changed(fields: Fields) -> Any:
+            result = await change(fields)
+            self._send({**fields, "kind": kind})
+            return result
+
+        return changed
+
+    def _follow(self, change: Fields) -> None:
+        """Make a change of another engine. One that has not begun with the queue reads it later."""
+        make = self._changes.get(str(change.get("kind")))
+        if make is not None and self._restoring is not None:
+            self._following = quietly(asyncio.ensure_future(make(change)))  # fails where this engine lacks the download
 
     async def queue(self) -> list[dict[str, Any]]:
         """The queue. The first call continues what an earlier visit has left."""
         await self._restored()
         return self._listing()
 
-    async def add(self, fields: dict[str, Any]) -> dict[str, Any]:
+    async def add(self, fields: Fields) -> dict[str, Any]:
         """Add the model of a load request. One that is in the queue already goes on."""
         await self._restored()
         chosen = await self._choose(fields)

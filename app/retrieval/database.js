@@ -1,6 +1,7 @@
 /** Documents and their passages in IndexedDB: text, place in the document, and the vector with its model's name. */
 import { notStored } from "../storage/failures.js";
 import { reopened } from "../storage/reopened.js";
+import { withSpace } from "../storage/space.js";
 
 /**
  * @typedef {import("./split.js").Passage} Passage
@@ -41,7 +42,13 @@ export async function readAll() {
  * Runs writes in one transaction. Rejects with an error for the user where storage is full or fails.
  * @param {(documents: any, passages: any) => unknown} write gets the object stores
  */
-async function change(write) {
+const change = (write) =>
+  withSpace(() => changed(write)).catch((error) => {
+    throw notStored(error);
+  });
+
+/** @param {(documents: any, passages: any) => unknown} write */
+async function changed(write) {
   /** @type {import("idb").IDBPTransaction<any, any, "readwrite"> | undefined} */
   let transaction;
   try {
@@ -55,7 +62,7 @@ async function change(write) {
     } catch {
       // A write that failed has aborted it.
     }
-    throw notStored(transaction?.error ?? error); // the writes after it only tell that they were aborted
+    throw transaction?.error ?? error; // the writes after it only tell that they were aborted
   }
 }
 

@@ -290,7 +290,7 @@ export class Connection {
     if (kind === "chunk") return pending?.chunk?.(message.chunk);
     if (kind === "chunks") return pending && grow(pending, message);
     this.#pending.delete(message.id);
-    if (kind === "error") pending?.failed(new WispError(message.error));
+    if (kind === "error") pending?.failed(new WispError(message.error, message.retryAfter));
     else pending?.done(message.result);
   }
 }

@@ -6,10 +6,13 @@
  * @property {string} code one of the documented codes, e.g. "not_gguf"
  */
 
-/** The error of every rejected call of the engine. `.error` is the body in OpenAI's shape. */
+/**
+ * The error of every rejected call of the engine. `.error` is the body in OpenAI's shape, `.headers` has `retry-after` where
+ * another server says when to try again: OpenAI's clients look for it there.
+ */
 export class WispError extends Error {
-  /** @param {ErrorBody} body */
-  constructor(body) {
+  /** @param {ErrorBody} body @param {number} [retryAfter] seconds */
+  constructor(body, retryAfter) {
     super(body.message);
     this.name = "WispError";
     this.code = body.code;
@@ -17,6 +20,7 @@ export class WispError extends Error {
     this.param = body.param ?? null;
     /** @type {ErrorBody} */
     this.error = { message: body.message, type: this.type, param: this.param, code: this.code };
+    this.headers = new Headers(retryAfter === undefined ? {} : { "retry-after": `${retryAfter}` });
   }
 
   static aborted() {

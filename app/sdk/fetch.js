@@ -120,9 +120,11 @@ async function model(engine, id) {
   return json({ error }, 404);
 }
 
-/** @param {any} value @param {number} [status] */
-function json(value, status = 200) {
-  return new Response(JSON.stringify(value), { status, headers: { "content-type": "application/json" } });
+/** @param {any} value @param {number} [status] @param {Headers} [others] */
+function json(value, status = 200, others) {
+  const headers = new Headers(others);
+  headers.set("content-type", "application/json");
+  return new Response(JSON.stringify(value), { status, headers });
 }
 
 /** @param {string} value @param {string} type */
@@ -139,7 +141,7 @@ function refusal(status, message, endpoint) {
 /** @param {any} error @param {Endpoint | undefined} endpoint */
 function failure(error, endpoint) {
   const [body, status] = described(error);
-  return json(errorBody(body, endpoint), status);
+  return json(errorBody(body, endpoint), status, error?.headers);
 }
 
 /** OpenAI's error, and its HTTP status. @param {any} error @returns {[import("./error.js").ErrorBody, number]} */

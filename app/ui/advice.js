@@ -11,11 +11,15 @@ const ADVICE = {
 /** @param {string} code of an error */
 export const adviceFor = (code) => (Object.hasOwn(ADVICE, code) ? ADVICE[code] : undefined);
 
-/**
- * @param {unknown} error
- * @returns {{ code: string, message: string }}
- */
+/** @typedef {{ code: string, message: string, until?: number }} Explained `until`: when a server answers again, ms since 1970 */
+
+/** @param {unknown} error @returns {Explained} */
 export function explain(error) {
-  const { code = "internal_error", message } = /** @type {{ code?: string, message?: string }} */ (error ?? {});
-  return { code, message: message || String(error) };
+  const {
+    code = "internal_error",
+    message,
+    headers,
+  } = /** @type {Partial<import("../wisp.js").WispError>} */ (error ?? {});
+  const after = headers?.get("retry-after");
+  return { code, message: message || String(error), ...(after && { until: Date.now() + 1000 * Number(after) }) };
 }

@@ -1,9 +1,13 @@
 /** Lists what is in the browser's storage, with sizes and a button to remove each: the models and the prompt cache. */
 import { joined, t } from "../language/phrase.js";
+import { makeSpaceBy } from "../storage/space.js";
 import { byId, h, iconButton } from "./dom.js";
 import { bytes, day } from "./format.js";
 import { LongList } from "./long_list.js";
 import { announce, notify } from "./notices.js";
+
+/** Whether the browser has promised to keep what is stored. */
+const isPersistent = async () => (await navigator.storage?.persisted?.().catch(() => false)) ?? false;
 
 /**
  * @typedef {import("../sdk/types.d.ts").CachedModel} CachedModel
@@ -27,7 +31,13 @@ export function startCached({ cached, remove, pin, prompts, clearPrompts }) {
     const computed = usage?.bytes ? [{ key: "", state: usage, draw: () => promptCache(usage) }] : [];
     byId("cached").hidden = items.length + computed.length === 0;
     list.show([...items, ...computed]);
+    byId("cached-passing").hidden = await isPersistent();
   };
+  makeSpaceBy(async () => {
+    const usage = await prompts();
+    if (usage?.bytes) await clearPrompts();
+    return Boolean(usage?.bytes);
+  });
   /** Does what a button is for, says how it ended, and shows what is stored then. @param {Promise<unknown>} work @param {Text} [done] */
   const act = async (work, done) => {
     try {

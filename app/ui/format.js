@@ -53,5 +53,11 @@ export const clock = (time) => date(time, { timeStyle: "short" });
 /** @param {number} time ms since 1970 */
 export const day = (time) => date(time, { dateStyle: "medium" });
 
+/** A moment that is near, such as "14:05:09"; with its day where it is not today's. @param {number} time ms since 1970 */
+export const moment = (time) => {
+  const isToday = new Date(time).toDateString() === new Date().toDateString();
+  return date(time, { timeStyle: "medium", ...(!isToday && { dateStyle: "medium" }) });
+};
+
 /** @param {number} digits @returns {Intl.NumberFormatOptions} */
 const fixed = (digits) => ({ minimumFractionDigits: digits, maximumFractionDigits: digits });

@@ -1,5 +1,6 @@
 """Errors of upstreams. Each names the upstream and says what to do."""
 
+import math
 import re
 from itertools import islice
 from typing import Any
@@ -17,6 +18,7 @@ HINTS = {
     405: "Check its base URL; it usually ends with /v1.",
     429: "Wait a little and try again.",
 }
+MAX_WAIT_S = 366 * 86_400  # that a server may ask for
 FAILED = "This is an error of that server: try again, and look into its log if it stays."  # statuses from 500 on
 
 
@@ -79,24 +81,37 @@ def unexpected(upstream: Upstream, expected: str, text: str) -> WispError:
     )
 
 
-def refused(upstream: Upstream, status: int, answer: Any, text: str) -> WispError:
-    """An error that the upstream reports, in OpenAI's shape or another."""
+def refused(upstream: Upstream, status: int, answer: Any, text: str, wait_s: float | None = None) -> WispError:
+    """An error that the upstream reports, in OpenAI's shape or another. `wait_s`: before the next try."""
     body = answer if isinstance(answer, dict) else {}
     inner = body.get("error", body)
     found: dict[str, Any] = inner if isinstance(inner, dict) else {"message": inner}
     message = found.get("message") or found.get("detail")
     reason = _short(upstream, message if isinstance(message, str) else text) or f"HTTP status {status}"
     hint = HINTS.get(status, FAILED if status >= 500 else "")
+    after = math.ceil(wait_s) if wait_s is not None and 0 <= wait_s <= MAX_WAIT_S else None
+    if after:
+        hint = f"Try again in {_duration(after)}."
     if status == 404 and not isinstance(message, str):
         hint = "Check its base URL; it usually ends with /v1."
     ends = "" if reason.endswith((".", "!", "?")) else "."
     code, param = found.get("code"), found.get("param")
-    return WispError(
+    error = WispError(
         f"{upstream.name}: {reason}{ends} {hint}".rstrip(),
         code if isinstance(code, str) and code else "upstream_error",
         TYPES.get(status, INVALID_REQUEST if 400 <= status < 500 else SERVER_ERROR),
         param if isinstance(param, str) else None,
     )
+    error.retry_after = after
+    return error
+
+
+def _duration(seconds: int) -> str:
+    """As a text, rounded up where it is long."""
+    for unit, length in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{-(-seconds // length)} {unit}"
+    return f"{seconds} s"
 
 
 def _short(upstream: Upstream, text: str) -> str:

@@ -36,6 +36,7 @@ class Reply(Protocol):
 
     status: int  # 0: a redirect; it is not followed
     type: str  # the media type, without parameters
+    wait_s: float | None  # the header Retry-After, in seconds from now; None where there is none that a page may read
 
     async def piece(self) -> bytes:
         """The next bytes of the body; none at its end."""
@@ -255,7 +256,7 @@ class Upstreams:
         except ValueError:
             answer = None
         if reply.status >= 400 or (isinstance(answer, dict) and answer.get("error") and "object" not in answer):
-            raise errors.refused(upstream, reply.status, answer, text)
+            raise errors.refused(upstream, reply.status, answer, text, reply.wait_s)
         if not isinstance(answer, dict):
             raise errors.unexpected(upstream, "JSON", text)
         return answer

@@ -99,10 +99,15 @@ export async function putPrefix(layout, key, about, data) {
   }
   const entry = { ...about, bytes: data.byteLength, hash: await xxHash(data), used: Date.now() };
   let wanted = false;
-  await database.transact(BLOCKS, "readwrite", (store) => {
-    wanted = removals === before; // a removal that is announced later has a later transaction
-    return wanted ? store.put(entry, [layout, key]) : store.count();
-  });
+  try {
+    await database.transact(BLOCKS, "readwrite", (store) => {
+      wanted = removals === before; // a removal that is announced later has a later transaction
+      return wanted ? store.put(entry, [layout, key]) : store.count();
+    });
+  } catch (error) {
+    await folder.removeEntry(key).catch(() => {}); // without an entry, it would only take space
+    throw error;
+  }
   if (wanted) changes.postMessage(layout);
   else await folder.removeEntry(key).catch(() => {});
 }
@@ -170,6 +175,13 @@ export async function clearPrefixes() {
   announceRemoval();
   await database.transact(BLOCKS, "readwrite", (store) => store.clear());
   await removeFiles(() => true);
+}
+
+/** Removes everything where there is no space for what cannot be computed again. @returns {Promise<boolean>} whether there was anything */
+export async function freePrefixes() {
+  const { blocks } = await prefixUsage();
+  if (blocks) await clearPrefixes();
+  return blocks > 0;
 }
 
 /** @param {(path: string) => boolean} unwanted "layout/key" -> whether to remove the file */

@@ -6,6 +6,7 @@
 
 export * from "./buffers.js";
 export * from "./checksum.js";
+export * from "./download_lock.js";
 export * from "./download_workers.js";
 export * from "./file_hash.js";
 export * from "./http.js";

@@ -6,6 +6,7 @@ the disk.
 A record is hashed (SHA-256) when it arrives. Each time it is read from the cache, the GPU or the CPU compares its
 stored checksum. Earlier versions stored records without one; these are hashed once more. Damaged or lost records are
 downloaded again. A fully cached model loads without a request.
+Of several engines that need the same file, one downloads it; the others wait, and read what it has stored.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from pyodide.ffi import JsException, to_js
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.files.addresses import host_of, name_of
 from py_engine.files.download import FIRST_BYTES, WORKER_LOST, FileChanged, Keep, Remote
+from py_engine.files.download_turn import DownloadTurn, header_of_another
 from py_engine.files.model_cache import InUse, content_of, forget
 from py_engine.files.prefetch import Prefetch, quiet
 from py_engine.files.record_parts import RecordParts
@@ -51,17 +53,18 @@ class UrlSource(Source):
         self._prepared = False
         self._invalid = False  # the cached records must be removed
         self._verification = Verification(url, self.name)
-        self._storing = Storing(url, self.name, self.notices, in_use, self._verification.stop)
+        self._storing = Storing(url, self.name, self.notices, in_use, self._not_all_stored)
+        self._turn = DownloadTurn(url, self._on_stored, self.stored)
 
     probe_bytes = FIRST_BYTES  # of the first request
 
     async def open(self) -> None:
         """Get the file's size from the cache, else from the server."""
         try:
+            await header_of_another(str(self.url))
             model = await js.wispShards.getModel(self.url)
             if model is not None:
-                self._cached = {(int(a), int(n)) for a, n in (await js.wispShards.listRecords(self.url)).to_py()}
-                await self._parts.open()
+                await self._look()
         except JsException as error:  # no IndexedDB: work without a cache
             self._storing.give_up(error)
             model = None
@@ -76,6 +79,11 @@ class UrlSource(Source):
         self.size = self._remote.size
         if self._in_workers and not self._cached:
             js.wispShards.needWorkers()  # they start while the header is read
+
+    async def _look(self) -> None:
+        """Find the records and parts of records that are stored."""
+        self._cached = {(int(a), int(n)) for a, n in (await js.wispShards.listRecords(self.url)).to_py()}
+        await self._parts.open()
 
     @property
     def _in_workers(self) -> bool:
@@ -157,11 +165,15 @@ class UrlSource(Source):
             self._prefetch.start(missing, self._obtain)
 
     async def _prepare(self, plan: list[Record]) -> None:
-        """Note the download, and drop records that another version of Wisp cut differently."""
+        """Wait for the turn to download, note it, and drop records that another version of Wisp cut differently."""
         planned = {(record.offset, record.length) for record in plan}
+        if self._storing.possible and planned - self._cached and await self._turn.wait():
+            await self._look()
         self._storing.missing = sum(length for _, length in planned - self._cached)
         remote = self._remote
         await self._storing.begin(lambda: js.wispShards.noteModel(self.url, remote.size, remote.etag, remote.ranged))
+        if not self._storing.possible:
+            self._turn.end()
         for offset, length in self._cached - planned:
             await js.wispShards.deleteRecord(self.url, offset, length)
         self._cached &= planned
@@ -210,6 +222,7 @@ class UrlSource(Source):
             self._prefix = self._header = None
             if self._invalid:
                 await forget(str(self.url))  # again: records were stored after the first call
+            self._turn.end()
 
     async def adopt(self, plan: list[Record], other: str) -> None:
         """Take the records whose hashes are known from another cached file that has them."""
@@ -349,15 +362,23 @@ class UrlSource(Source):
             SERVER_ERROR,
         )
 
+    def _not_all_stored(self) -> None:
+        self._verification.stop()
+        self._turn.end()
+
     def _on_bytes(self, n_bytes: int) -> None:
         self._loaded += n_bytes
+        self._on_stored(self._loaded)
+
+    def _on_stored(self, n_bytes: int) -> None:
         size = self._remote.size or 0
-        self._on_progress("download", min(self._loaded, size), size)
+        self._on_progress("download", min(n_bytes, size), size)
 
     def close(self) -> None:
         self._verification.stop()
         self._prefetch.close()
         self._remote.close()
+        self._turn.end()
 
 
 async def open_source(

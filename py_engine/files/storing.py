@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import js
@@ -110,9 +111,12 @@ class Storing:
             self._tell_failure()
 
     async def _made_space(self) -> bool:
-        """Evict other models if storage is full. Returns whether there is space now."""
+        """If storage is full, remove the prompt cache, else other models. Returns whether there is space now."""
         if not self.full:
             return False
+        with suppress(JsException):
+            if await js.wispShards.freePrefixes():
+                return True
         removed = await evict_models(self.missing, {self._url, *self._in_use()})
         self._tell(removed)
         return bool(removed)

@@ -16,6 +16,7 @@ from py_engine.errors import WispError
 from py_engine.files.stored_blocks import BlockStore, Put, StoredBlock
 from py_engine.generate.kv_cache import START, Block, KvCache, key_after, runs_of
 from py_engine.plan.plan import Plan
+from py_engine.tasks import begin, quietly
 
 VERSION = 2  # of the layout; another one where blocks are computed or stored differently
 IDLE_S = 0.3  # without a request before blocks are stored
@@ -51,6 +52,7 @@ class PrefixStore:
         self._store, self._page_bytes = store, page_bytes
         self._stored: dict[str, StoredBlock] | None = None  # None: must be listed
         self._writing: asyncio.Task[None] | None = None
+        self._touching: asyncio.Task[None] | None = None  # notes which blocks were used
         self._full = False  # nothing more can be stored
         self._removals = store.removals()
         self._unwanted: set[bytes] = set()  # keys of blocks that were computed before a user removed the stored ones
@@ -84,7 +86,7 @@ class PrefixStore:
             with held(cache, known):
                 used = await self._read(wanted, ids, known, cache, device, root)
             self.read_tokens += cache.page * len(used)
-            await self._store.touch(used)
+            self._touching = quietly(begin(self._store.touch(used)))  # the answer need not wait for it
 
     async def _read(
         self,

@@ -272,7 +272,8 @@ def test_head_has_no_body_and_numbers_are_checked(server: ApiServer) -> None:
         with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=HANG_S) as raw:
             raw.sendall(f"{start}Authorization: Bearer {server.key}\r\n\r\n{start}\r\n".encode())
             number = receive(page, "request")["id"]
-            send(page, id=number, kind="head", status=405, headers=[["content-type", "application/json"]])
+            passed = [["content-type", "application/json"], ["retry-after", "30"], ["x-other", "a"]]
+            send(page, id=number, kind="head", status=405, headers=passed)
             receive(page, "pull")
             send(page, id=number, kind="piece", text="{}")
             receive(page, "pull")
@@ -281,6 +282,8 @@ def test_head_has_no_body_and_numbers_are_checked(server: ApiServer) -> None:
     heads = answers.split(b"\r\n\r\n")
     assert heads[0].startswith(b"HTTP/1.1 405 ")
     assert b"Content-Length: 2" in heads[0]
+    assert b"Retry-After: 30" in heads[0]
+    assert b"X-Other" not in heads[0]
     assert heads[1].startswith(b"HTTP/1.1 401 ")
     assert heads[2] == b""
     for length in ("9" * 5000, "-1", "1e3", "٣".encode().decode("latin-1")):

@@ -1,11 +1,12 @@
 # ruff: noqa: E501
 """The official openai client on real pages, with only a baseURL: the service worker is the server."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Error, Page
 
 from app.openai.endpoints import ENDPOINTS
 from tests.support.browser import new_profile
@@ -195,6 +196,40 @@ def test_abort_stops_the_engine(asker: Page, host: Page) -> None:
     )
     assert count == 3
     assert_stopped()
+
+
+BEGIN = """async () => {
+  const messages = [{ role: "user", content: "Write a short story about a dragon." }];
+  const body = JSON.stringify({ stream: true, ignore_eos: true, max_tokens: 1700, messages });
+  const response = await fetch("/v1/chat/completions", { method: "POST", body });
+  globalThis.reader = response.body.getReader();
+  await reader.read();
+  void (async () => { while (!(await reader.read()).done); })();
+}"""
+
+
+@pytest.mark.parametrize("how", ["closed", "reloaded", "left", "crashed", "cancelled"])
+def test_a_page_that_goes_away_stops_its_answer(
+    asker: Page, host: Page, context: BrowserContext, server: Server, how: str
+) -> None:
+    page = open_page(context, server)
+    page.evaluate(BEGIN)
+    assert run(host, "return (await engine.stats()).models[0].requests;") == 1
+    if how == "closed":
+        page.close()
+    elif how == "reloaded":
+        page.reload()
+    elif how == "left":
+        page.goto("about:blank")
+    elif how == "cancelled":
+        page.evaluate("reader.cancel()")
+    else:
+        with contextlib.suppress(Error):
+            page.goto("chrome://crash", timeout=3000)
+    wait_for(lambda: run(host, "return (await engine.stats()).models[0].requests;") == 0)
+    assert run(host, "return (await engine.stats()).last?.completion_tokens ?? 0;") < 1000
+    if not page.is_closed():
+        page.close()
 
 
 def test_a_service_worker_that_was_stopped_finds_the_engine_again(

@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page
 from tests.support.browser import call_python, open_engine_page
 from tests.support.checksums import checksums
 from tests.support.faulty_server import FaultyServer, File
+from tests.support.full_storage import FULL_UNTIL_FREED
 from tests.support.model_case import Case, check_cancelled_load, sha
 from tools.serve import Server
 
@@ -334,6 +335,23 @@ def test_a_load_that_has_ended_leaves_nothing_to_store(case: Callable[..., Case]
     assert len(c.cached()) == first["records"]
     c.page.evaluate("(url) => wispShards.deleteModel(url)", c.url)
     assert c.cached() == []
+
+
+def test_the_prompt_cache_makes_space_before_models_do(
+    chromium: Callable[[str | None], Browser], server: Server, bad_server: FaultyServer, model: bytes
+) -> None:
+    page = open_engine_page(chromium("swiftshader"), server.url)
+    first, second = (Case(page, bad_server, File(model)) for _ in range(2))
+    first.load()
+    page.evaluate("wispShards.putPrefix('layout', 'key', { depth: 0, prompted: 64, groups: 1 }, new ArrayBuffer(1000))")
+    assert page.evaluate("wispShards.prefixUsage()")["bytes"] == 1000
+    page.evaluate(FULL_UNTIL_FREED, ["records"])
+    got = second.load()
+    assert (got["sha256"], got["notices"]) == (sha(model), [])
+    for c in (first, second):
+        assert sum(length for _, length in c.cached()) == len(model)
+    assert page.evaluate("wispShards.prefixUsage()")["blocks"] == 0
+    page.context.close()
 
 
 def test_least_recently_used_models_are_evicted(

@@ -14,8 +14,10 @@ from tests.support.browser import new_profile
 from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_answer, wait_ready
 from tests.support.documents_page import INDEX, drop, listed
 from tests.support.faulty_server import FaultyServer, File
+from tests.support.full_storage import FULL_UNTIL_FREED
 from tests.support.gguf_bytes import MINI
 from tests.support.openai_client import bundle
+from tests.support.waiting import wait_for
 from tools.paths import DIST, ROOT
 from tools.serve import Server
 
@@ -245,3 +247,30 @@ def test_the_engine_tells_a_storage_that_fails(blank: Page, bad_server: FaultySe
     for _, message in (found["set"], found["download"]):
         assert "Internal error writing to disk" in message
         assert "disk space" not in message
+
+
+PROMPT_CACHE = """async () => {
+    const { Wisp } = await import("/wisp.js");
+    return (await (await Wisp.create()).promptCache.usage()).bytes;
+}"""
+
+
+@pytest.mark.parametrize("names", [["messages"], ["documents"]])
+def test_the_prompt_cache_makes_space_for_chats_and_documents(page: Page, names: list[str]) -> None:
+    """It can be computed again: nothing is refused while it takes space."""
+    new_chat(page)
+    ask(page, "Which of these words is a colour? " + "apple river stone cloud " * 20)
+    wait_for(lambda: page.evaluate(PROMPT_CACHE))
+    page.evaluate(FULL_UNTIL_FREED, names)
+    new_chat(page)
+    ask(page, "What is the capital of Italy?")
+    page.click("#documents-button")
+    drop(page, {"kept.md": b"A cup."})
+    expect(listed(page)).to_have_count(1)
+    page.keyboard.press("Escape")
+    assert page.locator("#notices .error").count() == 0
+    assert "Rome" in stored(page)
+    page.click("#documents-button")
+    page.get_by_role("button", name="Remove kept.md").click()
+    expect(listed(page)).to_have_count(0)
+    page.keyboard.press("Escape")

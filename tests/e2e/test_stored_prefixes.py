@@ -191,6 +191,12 @@ def test_the_page_shows_and_clears_it(visits: Visits) -> None:
     page.get_by_role("button", name="Clear the prompt cache").click()
     expect(item).to_have_count(0)
     assert page.evaluate("engine.promptCache.usage()")["bytes"] == 0
+    passing = page.locator("#cached-passing")
+    expect(passing).to_contain_text("This browser may remove what is stored here")
+    page.keyboard.press("Escape")
+    page.evaluate("() => void (navigator.storage.persisted = async () => true)")  # as where the user has installed it
+    page.click("#model-button")
+    expect(passing).to_be_hidden()
 
 
 def test_another_engine_reads_what_this_one_stores(visits: Visits) -> None:

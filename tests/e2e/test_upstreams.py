@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from tests.support.browser import new_profile, watch
 from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page, send, wait_answer
 from tests.support.openai_client import client_path
+from tests.support.scripted_server import ScriptedServer
 from tests.support.upstream_server import HOSTILE_MODEL, UpstreamServer
 from tests.support.waiting import HANG_S, wait_for
 from tests.support.weather_tool import WEATHER_TOOL
@@ -287,6 +288,38 @@ def test_errors_name_the_upstream(page: Page, upstream: UpstreamServer, bridge: 
         for (const name of ["wrong", "closed", "strict", "moved"]) await upstreams.remove(name);
         return (await upstreams.list()).data.map(({ name }) => name);
     }""") == ["office"]
+
+
+BUSY = """
+    const messages = [{ role: "user", content: "Hi" }];
+    await engine.upstreams.set({ name: "busy", baseURL: BASE });
+    const asked = { model: "busy/scripted", messages };
+    const failure = (asking) => asking.then(
+        () => null,
+        ({ status, headers, message, type, code }) => [status, headers?.get("retry-after"), message, type, code],
+    );
+    const streamed = openai.chat.completions.create({ ...asked, stream: true });
+    const found = [await failure(openai.chat.completions.create(asked)), await failure(streamed),
+                   await failure(engine.chat.completions.create(asked))];
+    await engine.upstreams.remove("busy");
+    return found;
+"""
+
+
+@pytest.mark.parametrize("how", ["engine", "service worker"])
+def test_a_server_that_is_asked_too_often_says_when_to_try_again(
+    page: Page, scripted: ScriptedServer, how: str
+) -> None:
+    scripted.wait = "7200"
+    *by_http, by_call = run(page, BUSY.replace("BASE", json.dumps(scripted.url)), how)
+    scripted.wait = "Fri, 01 Jan 1999 00:00:00 GMT"  # is over
+    *_, passed = run(page, BUSY.replace("BASE", json.dumps(scripted.url)), how)
+    scripted.wait = ""
+    for status, after, message, kind, code in by_http:
+        assert (status, after, kind, code) == (429, "7200", "rate_limit_error", "rate_limit_exceeded")
+        assert "busy: Rate limit reached. Try again in 2 hours." in message
+    assert by_call[1:] == ["7200", by_call[2], "rate_limit_error", "rate_limit_exceeded"]
+    assert passed[1] == "0"
 
 
 def test_a_hostile_server_stays_text(page: Page, upstream: UpstreamServer) -> None:

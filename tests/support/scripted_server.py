@@ -2,6 +2,7 @@
 
 import json
 import threading
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -26,6 +27,10 @@ class Handler(BaseHTTPRequestHandler):
         """Answer with the script's next entry; the last one repeats."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append(asked)
+        if self.server.wait:
+            error = {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}
+            self._send(429, "application/json", json.dumps(error).encode())
+            return
         script = self.server.script
         said = script.pop(0) if len(script) > 1 else script[0]
         if asked.get("tool_choice") == "none" and not isinstance(said, str):
@@ -55,6 +60,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Access-Control-Allow-Origin", "*")
         self.send_header("Access-Control-Allow-Headers", "authorization, content-type")
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            self.send_header("Access-Control-Expose-Headers", "Retry-After")
+            self.send_header("Retry-After", self.server.wait)
         self.end_headers()
         at = body.index(b"\n\n") + 2 if rest else 0  # after the first chunk
         self.wfile.write(body[:at])
@@ -67,7 +75,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class ScriptedServer(ThreadingHTTPServer):
-    """The server. `script` has the coming answers, `asked` the requests so far; `rest` holds back their ends."""
+    """The server. `script` has the coming answers, `asked` the requests so far; `rest` holds back their ends.
+
+    With `wait`, every answer is 429 with this Retry-After.
+    """
 
     daemon_threads = True
 
@@ -76,6 +87,7 @@ class ScriptedServer(ThreadingHTTPServer):
         self.script: list[Said] = ["Hello."]
         self.asked: list[dict[str, Any]] = []
         self.rest: threading.Event | None = None
+        self.wait = ""
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property

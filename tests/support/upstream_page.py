@@ -16,9 +16,11 @@ CHAT = {"model": "office/org/big", "messages": HI, "temperature": 0.5, "unheard_
 class Reply:
     """A response with the body `pieces`: None is a lost connection, a number is seconds of silence."""
 
-    def __init__(self, *pieces: Any, status: int = 200, type: str = "application/json") -> None:
+    def __init__(
+        self, *pieces: Any, status: int = 200, type: str = "application/json", wait_s: float | None = None
+    ) -> None:
         self.pieces = [p if isinstance(p, bytes | float | None) else json.dumps(p).encode() for p in pieces]
-        self.status, self.type = status, type
+        self.status, self.type, self.wait_s = status, type, wait_s
         self.closed = False
 
     async def piece(self) -> bytes:

@@ -202,6 +202,9 @@ class Platform:
     async def write_text(self, name: str, text: str) -> None:
         self.kept[name] = text
 
+    def channel(self, name: str, receive: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+        return lambda message: None
+
     async def request(self, method: str, url: str, headers: dict[str, str], body: str | None) -> Any:
         raise AssertionError(f"no test here may leave the machine: {method} {url}")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -50,6 +51,7 @@ class Browser:
         self.closed: list[str] = []
         self.broken: set[str] = set()
         self.gates = {url: asyncio.Semaphore(0) for url in (A, B, C)}
+        self.engines: list[Callable[[dict[str, Any]], None]] = []
 
     async def open_source(self, part: Any, on_progress: Any) -> Source:
         return Source(self, part, on_progress)
@@ -59,6 +61,17 @@ class Browser:
 
     async def write_text(self, name: str, text: str) -> None:
         self.texts[name] = text
+
+    def channel(self, name: str, receive: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+        self.engines.append(receive)
+
+        def send(message: dict[str, Any]) -> None:
+            text = json.dumps(message)
+            for engine in self.engines:
+                if engine is not receive:
+                    engine(json.loads(text))
+
+        return send
 
     async def arrive(self, url: str, thirds: int = 1) -> None:
         for _ in range(thirds):
@@ -235,3 +248,26 @@ async def test_a_damaged_list_of_an_earlier_visit_is_ignored(browser: Browser) -
         visit = Visit(browser)
         assert len(await visit.queue.queue()) == text.count("https")
         await visit.end()
+
+
+async def test_what_the_user_changes_in_one_engine_the_others_change_too(browser: Browser) -> None:
+    one, two = Visit(browser), Visit(browser)
+    late = Visit(browser)  # its pages have not asked for the queue
+    await two.queue.queue()
+    change = one.queue.handlers
+    await change["downloads.add"]({"kind": "downloads.add", "id": 5, "model": A})
+    await change["downloads.add"]({"model": B})
+    assert await one.states() == await two.states() == ["a running", "b running"]
+    await change["downloads.pause"]({"download": A})
+    assert await two.states() == ["a paused", "b running"]
+    await change["downloads.limit"]({"limit": 1})
+    await change["downloads.resume"]({"download": A})
+    assert await one.states() == await two.states() == ["a queued", "b running"]
+    await change["downloads.move"]({"download": B, "index": 1})
+    await change["downloads.remove"]({"download": A})
+    assert await one.states() == await two.states() == ["b running"]
+    assert not late.told, "it reads the queue when it is asked for it"
+    assert await late.states() == ["b running"]
+    for nonsense in ({}, {"kind": "downloads.pause", "download": "x"}, {"kind": "downloads.add", "model": 5}):
+        browser.engines[0](nonsense)
+    assert await one.states() == ["b running"]

@@ -17,7 +17,8 @@ READ = """(async () => {
         },
     });
     const answered = async () => new Response(body, { status: 201, headers: { "content-type": type } });
-    const response = await m.limitedFetch(most, answered)("http://x/");
+    const said = ({ message }) => new Response(message, { status: 201, headers: { "content-type": type } });
+    const response = await m.limitedFetch(most, answered)("http://x/").catch(said);
     const text = await response.text().catch((error) => error.message);
     return [response.status, response.headers.get("content-type"), text.length > 100 ? text.length : text];
 })()"""

@@ -30,6 +30,8 @@ class Memory:
         self.layouts: list[str] = []
         self.full = self.in_use = False
         self.reads = self.tidied = self.removed = 0
+        self.touches, self.touched = asyncio.Event(), list[str]()
+        self.touches.set()
 
     def open(self, layout: str) -> "Memory":
         self.layouts.append(layout)
@@ -59,7 +61,8 @@ class Memory:
         return Put.STORED
 
     async def touch(self, keys: list[str]) -> None:
-        pass
+        await self.touches.wait()
+        self.touched += keys
 
     async def tidy(self) -> None:
         self.tidied += 1
@@ -355,3 +358,19 @@ async def test_a_removal_while_pages_are_read_drops_them(monkeypatch: pytest.Mon
     await stored(used)
     assert store.removed == 1
     assert not store.data
+
+
+async def test_an_answer_does_not_wait_for_the_note_of_what_it_used() -> None:
+    store = Memory()
+    first = await engine(store)
+    text = await ask(first, PROMPT)
+    await stored(first)
+    store.touches.clear()
+    later = await engine(store)
+    assert await asyncio.wait_for(ask(later, PROMPT), 60) == text
+    assert cached(later) > 0
+    assert not store.touched
+    store.touches.set()
+    await asyncio.sleep(0)
+    assert set(store.touched) <= set(store.data)
+    assert len(store.touched) == cached(later) // PAGE

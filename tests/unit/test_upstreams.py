@@ -128,6 +128,12 @@ FAILURES: dict[str, tuple[Callable[[], Reply], str, str, str]] = {
         lambda: Reply({"error": {"message": f"Wrong key {KEY}!", "code": "invalid_api_key"}}, status=401),
         "authentication_error", "invalid_api_key", "office: Wrong key …! Check its API key",
     ),
+    "busy for a while": (
+        lambda: Reply({"error": "slow down"}, status=429, wait_s=29.2),
+        "rate_limit_error", "upstream_error", "slow down. Try again in 30 s.",
+    ),
+    "down for hours": (lambda: Reply(b"", status=503, wait_s=9000), "server_error", "upstream_error", "in 3 hours."),
+    "down for ever": (lambda: Reply(b"", status=503, wait_s=1e30), "server_error", "upstream_error", "This is an"),
     "busy": (lambda: Reply(b"", status=429), "rate_limit_error", "upstream_error", "HTTP status 429. Wait"),
     "no api": (lambda: Reply(HTML, status=404, type="text/html"), "not_found_error", "upstream_error", "/v1"),
     "page": (lambda: Reply(HTML, type="text/html"), "server_error", "upstream_error", "did not answer with"),

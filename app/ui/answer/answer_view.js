@@ -3,7 +3,7 @@ import { sentences, t } from "../../language/phrase.js";
 import { adviceFor } from "../advice.js";
 import { copyButton } from "../copy.js";
 import { h, iconButton } from "../dom.js";
-import { rate, seconds, tokens } from "../format.js";
+import { moment, rate, seconds, tokens } from "../format.js";
 import { icon } from "../icons.js";
 import { Markdown } from "../markdown.js";
 import { showSources } from "../sources.js";
@@ -191,9 +191,9 @@ export class AnswerView {
 /** Whether a call of the last step has no result yet. @param {Message} message */
 const isCalling = ({ steps }) => steps?.at(-1)?.calls.some(({ text }) => text === undefined) ?? false;
 
-/** @param {{ message: string, code: string }} error */
-function errorBox({ message, code }) {
-  const more = adviceFor(code);
+/** @param {import("../advice.js").Explained} error */
+function errorBox({ message, code, until }) {
+  const more = until ? t("The server asks to wait until {time}.", { time: moment(until) }) : adviceFor(code);
   const text = h("div", {}, h("strong", { dir: "auto" }, message), more ? h("span", { class: "more" }, more) : null);
   return h("div", { class: "answer-error", role: "group", "aria-label": t("Error"), "data-code": code }, text);
 }

@@ -1,6 +1,7 @@
 /** One chat: its entry in the list and the tree of its messages. Stored as it changes, unless it is private. */
 import { t } from "../../language/phrase.js";
 import { whyNotStored } from "../../storage/failures.js";
+import { withSpace } from "../../storage/space.js";
 import { dismiss, notify } from "../notices.js";
 import * as database from "./database.js";
 import { isAnswering } from "./other_tabs.js";
@@ -113,7 +114,7 @@ export class Conversation {
     const timesLost = database.timesLost();
     enqueue(async () => {
       try {
-        const wasStored = await database.saveChat(copy.info, copy.messages, growing);
+        const wasStored = await withSpace(() => database.saveChat(copy.info, copy.messages, growing));
         if (this.#isStored && !wasStored) await this.#restore(copy.info);
         this.#isStored = true;
         if (lacks) this.#timesLost = timesLost;

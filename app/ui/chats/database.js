@@ -48,7 +48,7 @@ import { readableInfo, readableMessages } from "./records.js";
  * @property {Step[]} [steps] of an answer with tools, before the rest of it
  * @property {"turns" | "tokens"} [budget] that ended an answer with tools
  * @property {"stop" | "length" | "stopped" | "error"} [finish] why an answer ended
- * @property {{ message: string, code: string }} [error]
+ * @property {import("../advice.js").Explained} [error]
  * @property {Stats} [stats]
  * @property {string} [model] that answered
  * @property {number} [dropped] how many of the oldest turns the model was not given

@@ -88,7 +88,7 @@ export const MESSAGE_OPTIONS = {
   reasoning: isText,
   thoughtMs: isNumber,
   finish: (value) => ["stop", "length", "stopped", "error"].includes(value),
-  error: isOf({ message: isText, code: isText }),
+  error: isOf({ message: isText, code: isText, until: maybe(isTime) }),
   stats: isOf({ tokens: isNumber, perSecond: isNumber, firstMs: isNumber }),
   model: isText,
   dropped: isNumber,
