@@ -81,7 +81,7 @@ def test_which_layers_read_a_picture_whole(model: str, layers: str) -> None:
         attention = [op.params for op in plan.lists[PREFILL] if "WHOLE_MEDIA" in op.params]
         assert attention
         for params in attention:
-            assert params["WHOLE_MEDIA"] == (whole and (layers == "all" or params["WINDOW"] > 0))
+            assert params["WHOLE_MEDIA"] == (whole and (layers == "all" or int(params["WINDOW"]) > 0))
 
 
 @pytest.mark.parametrize("golden", ["gemma3", "qwen2vl", "qwen3vl"])
