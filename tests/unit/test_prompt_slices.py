@@ -84,15 +84,6 @@ async def test_slices_are_long_where_steps_are(step_ms: float, slices: int) -> N
     assert runner.submitted.count("slice") == slices - 1
 
 
-async def test_steps_that_are_seen_late_do_not_make_slices_long() -> None:
-    used, runner = engine()
-    runner.step_ms = lambda rows, **_: 27.0  # type: ignore[method-assign]
-    runner.undelayed_step_ms = lambda rows: 1.0  # type: ignore[method-assign]
-    runner.steps_in = lambda rows, ms, **_: 1  # type: ignore[method-assign]
-    await beside_a_stream(used, lambda: collect(used, LONG[:32], WARM, 2))
-    assert runner.submitted.count("slice") == SLICES - 1
-
-
 async def test_one_step_follows_each_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two at a time would make slices twice as long, and with them the gaps of streams."""
     used, runner = engine()
