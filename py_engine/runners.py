@@ -270,9 +270,6 @@ class Runner(Protocol):
     def step_ms(self, rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
         """Milliseconds of one decode step; 0: not measured yet."""
 
-    def undelayed_step_ms(self, rows: int) -> float:
-        """step_ms() of a plain step without what a late host adds to it, as far as that is known."""
-
     def begin(self, position: int, count: int, seq: int = 0) -> None:
         """Begin decoding up to `count` tokens by step(); the last feed has computed the first one's logits."""
 

@@ -55,12 +55,13 @@ class CpuRunner:
         self.lost: str | None = None
         self._samplings: dict[int, Sampling] = {}  # of every sequence that was configured
         self._rules = Rules(plan.n_vocab)
+        self._resampled = 0
         self._raw: dict[str, Any] = {}  # weight -> its bytes in the file
         self._cpu: Cpu  # from ready() to close()
         self._work: deque[Work] = deque()
         self._times = CpuStepTimes()
         self._held: deque[tuple[int, int]] = deque()  # of every step(): tokens, resampled
-        self._row, self._left, self._resampled = Row(0, 0), 0, 0
+        self._row, self._left = Row(0, 0), 0
         self._adapted = AdaptedSequences(self.plan)
         masking = Masking(self, self._samplings, self._adapted)
         self.decode_masked: DecodeMasked | None = masking.decode
@@ -221,9 +222,6 @@ class CpuRunner:
 
     def step_ms(self, rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
         return self._times.ms((rows, drafting, n_model_draft))
-
-    def undelayed_step_ms(self, rows: int) -> float:
-        return self.step_ms(rows)
 
     def steps_in(self, rows: int, ms: float, *, drafting: bool = False, n_model_draft: int = 0) -> int:
         return 1

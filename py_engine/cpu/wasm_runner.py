@@ -193,9 +193,6 @@ class WasmRunner(WasmContents):
     def step_ms(self, rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
         return self._times.ms((rows, drafting, n_model_draft))
 
-    def undelayed_step_ms(self, rows: int) -> float:
-        return self.step_ms(rows)
-
     def steps_in(self, rows: int, ms: float, *, drafting: bool = False, n_model_draft: int = 0) -> int:
         return self._times.steps_in((rows, drafting, n_model_draft), ms, 1 if drafting else MAX_STEPS)
 

@@ -345,7 +345,7 @@ class Scheduler:
     def _submit_prompt(self, sequence: RunningSequence, units: list[list[RunningSequence]]) -> ScheduledWork | None:
         """Submit the next slice of a prompt. None: pages are lacking."""
         runner, streams = self.runner, [len(unit) for unit in units if not unit[0].prompting]
-        step_ms = [self._steps_beside_prompt(rows) * (runner.undelayed_step_ms(rows) or UNKNOWN_MS) for rows in streams]
+        step_ms = [self._steps_beside_prompt(rows) * (runner.step_ms(rows) or UNKNOWN_MS) for rows in streams]
         alone = not streams and not self._time_slices.wanted
         submit = submit_slice(sequence, runner, alone=alone, steps_ms=sum(step_ms))
         if submit is None:

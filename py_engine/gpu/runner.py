@@ -201,9 +201,6 @@ class GpuRunner(GpuContents):
             return self._times.ms((rows, True, n_model_draft))
         return self._times.plain_ms((rows, False, 0), drafting=(rows, True, 0))
 
-    def undelayed_step_ms(self, rows: int) -> float:
-        return self._times.undelayed_ms((rows, False, 0))
-
     def steps_in(self, rows: int, ms: float, *, drafting: bool = False, n_model_draft: int = 0) -> int:
         return self._times.steps_in((rows, drafting, n_model_draft), ms, MAX_STEPS // 4 if drafting else MAX_STEPS)
 

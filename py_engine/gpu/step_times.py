@@ -19,7 +19,6 @@ MORE = 1.4  # how many times longer than the smallest batch of a prompt a larger
 RETRIED = 0.1  # weight of a prompt's time per token in that of batches twice as large, where theirs is longer
 PROMPT = "prompt"
 ONE, ONE_DRAFTING = (1, False, 0), (1, True, 0)  # the kinds of one sequence's steps
-LEAST_SHARE = 0.5  # of an estimate, that is a step's own time
 TIMED_TOKENS = 16  # tokens timed together, because the browser reports finished work in bursts
 
 
@@ -116,14 +115,6 @@ class StepTimes:
         after a sleep, the estimate follows the sleep.
         """
         return self._shortest.get(kind, 0.0)
-
-    def undelayed_ms(self, kind: Hashable) -> float:
-        """ms() without the time that a busy host needs to see a result, as far as the shortest time tells.
-
-        A single step between two slices of a prompt is seen late: with eight streams, an 8B's step of 6 ms looked as if
-        it took 13. The shortest time may be far too short, where two results came together.
-        """
-        return max(self.shortest(kind), self.ms(kind) * LEAST_SHARE)
 
     def steps_in(self, kind: Hashable, ms: float, most: int) -> int:
         """Steps that take about `ms`; at least 1, at most `most`."""
