@@ -5,7 +5,6 @@ import json
 import re
 import socket
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -192,68 +191,6 @@ def test_a_call_that_fails_while_the_page_is_away_goes_on_when_it_is_back(talk: 
         assert "cannot be loaded" in results(scripted.asked[-1])[0]
     finally:
         talk.evaluate("asWritten()")
-
-
-def test_the_mark_of_another_server_fits_a_narrow_header(talk: Page) -> None:
-    """A phone's page at a zoom of 200 %: the mark is there, and covers no button."""
-    size = talk.viewport_size
-    assert size
-    talk.set_viewport_size({"width": 195, "height": 422})
-    try:
-        mark, button, icon = (
-            talk.locator(selector).evaluate("(element) => element.getBoundingClientRect().toJSON()")
-            for selector in ("#model-badge", "#model-button", "#model-badge .icon")
-        )
-    finally:
-        talk.set_viewport_size(size)
-    assert button["left"] <= mark["left"] < mark["right"] <= button["right"]
-    assert icon["width"] >= 12
-
-
-HEADER = """() => {
-    const [bar, name] = [".topbar", "#model-name"].map((selector) => document.querySelector(selector));
-    return [bar.scrollWidth - bar.clientWidth, name.scrollWidth - name.clientWidth];
-}"""
-
-
-def test_a_narrow_header_has_the_model_and_the_mark_of_another_server(talk: Page) -> None:
-    """Beside the mark, the model's name had two pixels on a phone that is 360 wide."""
-    size = talk.viewport_size
-    assert size
-    cut = {}
-    for language in ("de", "es", "fr", "ja", "zh", "ar", "en"):
-        talk.set_viewport_size(size)
-        talk.click("#settings-button")
-        talk.select_option("#language", language)
-        talk.keyboard.press("Escape")
-        talk.set_viewport_size({"width": 360, "height": 740})
-        cut[language] = talk.evaluate(HEADER)
-    talk.set_viewport_size(size)
-    assert set(map(tuple, cut.values())) == {(0, 0)}, cut
-
-
-UNTIL = re.compile(r"The server asks to wait until (?:.*, )?([\d:]+ [AP]M)\.")
-
-
-def test_a_server_that_is_asked_too_often_says_until_when(talk: Page, scripted: ScriptedServer) -> None:
-    """The moment is stored: it is as true after a reload."""
-    scripted.wait = "90"
-    send(talk, "Is it?")
-    error = last_answer(talk).locator(".answer-error")
-    expect(error).to_contain_text("script: Rate limit reached. Try again in 90 s.")
-    scripted.wait = ""
-    said = UNTIL.search(error.inner_text().replace("\u202f", " "))
-    assert said
-    until = datetime.strptime(said[1], "%I:%M:%S %p")
-    now = datetime.now().replace(year=until.year, month=until.month, day=until.day)
-    assert 60 <= (until - now).total_seconds() % 86_400 <= 90
-    text = error.inner_text()
-    talk.reload()
-    wait_ready(talk)
-    expect(error).to_have_text(text, use_inner_text=True)
-    scripted.script = ["Yes."]
-    last_answer(talk).get_by_role("button", name="Answer again").click()
-    assert wait_answer(talk) == "Yes."
 
 
 def test_an_answer_that_came_at_once_has_no_speed(talk: Page, scripted: ScriptedServer) -> None:
