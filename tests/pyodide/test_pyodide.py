@@ -172,6 +172,7 @@ async def test_messages_cross_from_and_to_javascript(selenium_node: Any) -> None
     js.globalThis.location = run_js("({ origin: 'http://127.0.0.1' })")
     js.globalThis.JSON = run_js("JSON")
     js.globalThis.performance = run_js("({ now: () => 5 })")
+    js.globalThis.BroadcastChannel = run_js("(class { postMessage() {} })")
 
     from app import main
     from app.models.catalog import Choice
