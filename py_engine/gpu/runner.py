@@ -20,7 +20,7 @@ from py_engine.gpu.gpu import Gpu
 from py_engine.gpu.memory import obj
 from py_engine.gpu.processors import GpuProcessors
 from py_engine.gpu.step_times import StepTimes
-from py_engine.gpu.submit import GpuSubmit
+from py_engine.gpu.submit import GpuSubmit, PartTime
 from py_engine.plan import batch_sizes
 from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.draft import draft_step, names_of
@@ -66,7 +66,7 @@ class GpuRunner(GpuContents):
         self._shifts: dict[int, int] = {}  # of rotary positions, by sequence, where it is not 0
         self._in_flight: deque[GpuSubmit] = deque()
         self._times = StepTimes()
-        self._slices_ms = 0.0  # of those of a part of a prompt whose results were read
+        self._part_time = PartTime()
         self._held: HeldSequence | None = None
         self._encoding = Encoding(gpu, self._times)
 
@@ -180,9 +180,7 @@ class GpuRunner(GpuContents):
             self.gpu.replay.result(self._times.shortest(submit.kind) * submit.steps / submit.slices)
         )
         self._in_flight.popleft()
-        queued, ms = bool(result.queued), float(result.ms)
-        # Of a part of a prompt, all slices count together: a single one that is late says little.
-        ms = self._slices_ms = ms + (self._slices_ms if submit.slice_ else 0.0)
+        queued, ms = bool(result.queued), self._part_time.add(submit, float(result.ms))
         if not submit.ends_part:
             return submit.batches(result, self.plan.n_vocab)
         # Nothing was queued before it, so its time includes the browser's report. Drafts on trial are never queued:

@@ -57,3 +57,17 @@ class GpuSubmit:
             scored = read_logprobs(part, count, n, n_vocab) if n >= 0 else None
             out.append(Batch(ids[i * count : (i + 1) * count], scored))
         return out
+
+
+class PartTime:
+    """The time of a prompt's part, the sum of its slices: a single one that is late says little."""
+
+    def __init__(self) -> None:
+        self._ms = 0.0
+
+    def add(self, submit: GpuSubmit, ms: float) -> float:
+        """Milliseconds of a submit; of a slice, with those before it. Steps between slices are no part of them."""
+        if submit.rows:
+            return ms
+        self._ms = ms + (self._ms if submit.slice_ else 0.0)
+        return self._ms

@@ -3,6 +3,7 @@
 import pytest
 
 from py_engine.gpu.step_times import StepTimes, prompt_kind
+from py_engine.gpu.submit import GpuSubmit, PartTime
 
 KIND = (1, False, 0)
 
@@ -202,3 +203,16 @@ def test_a_shorter_time_counts_more_where_the_first_ones_are_too_long() -> None:
     assert times.ms(KIND) == pytest.approx(3.7)
     times.add(KIND, 4.7, queued=True, falls=True)
     assert times.ms(KIND) == pytest.approx(4.0)
+
+
+def test_a_part_of_a_prompt_takes_as_long_as_all_its_slices() -> None:
+    """Not as its last one and the step before that: then the next parts had fewer and longer slices."""
+    part = PartTime()
+    slices = [GpuSubmit(0, 2048, slices=3, slice_=i) for i in range(3)]
+    times = []
+    for _ in range(2):
+        for slice_ in slices:
+            times.append(part.add(slice_, 20.0))
+            assert part.add(GpuSubmit(4, 1), 5.0) == 5.0
+    assert times == [20.0, 40.0, 60.0] * 2
+    assert part.add(GpuSubmit(0, 16), 8.0) == 8.0
