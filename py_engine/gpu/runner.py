@@ -202,7 +202,7 @@ class GpuRunner(GpuContents):
         return self._times.plain_ms((rows, False, 0), drafting=(rows, True, 0))
 
     def undelayed_step_ms(self, rows: int) -> float:
-        return self._times.undelayed_ms((rows, False, 0))
+        return self._times.undelayed_ms((rows, False, 0), drafting=(rows, True, 0))
 
     def steps_in(self, rows: int, ms: float, *, drafting: bool = False, n_model_draft: int = 0) -> int:
         return self._times.steps_in((rows, drafting, n_model_draft), ms, MAX_STEPS // 4 if drafting else MAX_STEPS)
@@ -291,7 +291,7 @@ class GpuRunner(GpuContents):
             raise constraint_failed(held.error)
         held.advance(n)
         held.sampled = not held.left
-        self._times.add_waiting(n, ms)
+        self._times.add_waiting(len(found.changed), ms)  # the other tokens were fed
         return found
 
     async def decode_masked(self, rows: Sequence[MaskedRow], most: int, ms: float) -> list[MaskedTokens]:

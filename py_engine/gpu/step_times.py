@@ -117,13 +117,13 @@ class StepTimes:
         """
         return self._shortest.get(kind, 0.0)
 
-    def undelayed_ms(self, kind: Hashable) -> float:
-        """ms() without the time that a busy host needs to see a result, as far as the shortest time tells.
+    def undelayed_ms(self, kind: Hashable, drafting: Hashable) -> float:
+        """plain_ms() without the time that a busy host needs to see a result, as far as the shortest time tells.
 
         A single step between two slices of a prompt is seen late: with eight streams, an 8B's step of 6 ms looked as if
         it took 13. The shortest time may be far too short, where two results came together.
         """
-        return max(self.shortest(kind), self.ms(kind) * LEAST_SHARE)
+        return max(self.shortest(kind), self.plain_ms(kind, drafting) * LEAST_SHARE)
 
     def steps_in(self, kind: Hashable, ms: float, most: int) -> int:
         """Steps that take about `ms`; at least 1, at most `most`."""
