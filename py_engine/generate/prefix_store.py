@@ -17,7 +17,7 @@ from py_engine.files.stored_blocks import BlockStore, Put, StoredBlock
 from py_engine.generate.kv_cache import START, Block, KvCache, key_after, runs_of
 from py_engine.plan.plan import Plan
 
-VERSION = 2  # of the layout; another one where blocks are computed or stored differently
+VERSION = 3  # of the layout; another one where blocks are computed or stored differently
 IDLE_S = 0.3  # without a request before blocks are stored
 READ_RATE = 1.0e9  # bytes a second: a block is stored, and read, if this is quicker than computing it
 
