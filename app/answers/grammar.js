@@ -49,7 +49,7 @@ async function openBytes() {
 }
 
 const MOST_CACHED = 4096; // forced texts whose tokens are cached
-const MOST_LENGTH = 256; // of such a text: else a text of megabytes would be cached again without each of its beginnings
+const MOST_LENGTH = 256; // of such a text: what is left of a longer one would be cached after each of its tokens, too
 
 class Compiler {
   /** @type {Map<string, number[]>} the tokens of forced texts */
