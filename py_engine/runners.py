@@ -295,8 +295,9 @@ class Runner(Protocol):
     def sample_masked(self) -> SampleMasked | None:
         """Samples tokens in turn, each with the mask after the one before, as mask(), step() and take() would.
 
-        It ends after the most tokens, some milliseconds, a number of tokens in a row that no mask changed, or where the
-        next token is not to be sampled. None: the host must make each mask.
+        Forced tokens that the source knows are fed between them. It ends after the most tokens, some milliseconds, a
+        number of tokens in a row that no mask changed, or where other forced tokens come next, or the end. None: the
+        host must make each mask.
         """
 
     def rewind(self, position: int, count: int) -> None:

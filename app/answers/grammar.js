@@ -49,6 +49,7 @@ async function openBytes() {
 }
 
 const MOST_CACHED = 4096; // forced texts whose tokens are cached
+const MOST_LENGTH = 256; // of such a text: what is left of a longer one would be cached after each of its tokens, too
 
 class Compiler {
   /** @type {Map<string, number[]>} the tokens of forced texts */
@@ -255,6 +256,7 @@ class Matcher {
    * @param {string} text @param {Iterable<number>} ids
    */
   cacheForced(text, ids) {
+    if (text.length > MOST_LENGTH) return;
     if (this.#forcedIds.size >= MOST_CACHED) this.#forcedIds.clear();
     this.#forcedIds.set(text, [...ids]);
   }

@@ -18,7 +18,7 @@ from py_engine.generate.kv_cache import START, Block, KvCache, key_after, runs_o
 from py_engine.plan.plan import Plan
 from py_engine.tasks import begin, quietly
 
-VERSION = 2  # of the layout; another one where blocks are computed or stored differently
+VERSION = 3  # of the layout; another one where blocks are computed or stored differently
 IDLE_S = 0.3  # without a request before blocks are stored
 READ_RATE = 1.0e9  # bytes a second: a block is stored, and read, if this is quicker than computing it
 

@@ -286,7 +286,7 @@ class GpuRunner(GpuContents):
             raise constraint_failed(held.error)
         held.advance(n)
         held.sampled = not held.left
-        self._times.add_waiting(n, ms)
+        self._times.add_waiting(len(found.changed), ms)  # the other tokens were fed
         return found
 
     async def decode_masked(self, rows: Sequence[MaskedRow], most: int, ms: float) -> list[MaskedTokens]:

@@ -5,7 +5,7 @@ import pytest
 from py_engine.gpu.step_times import StepTimes, prompt_kind
 from py_engine.gpu.submit import GpuSubmit, PartTime
 
-KIND = (1, False, 0)
+KIND, DRAFTING = (1, False, 0), (1, True, 0)
 
 
 def test_nothing_is_known_before_a_submit_was_queued() -> None:

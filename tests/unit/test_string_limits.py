@@ -151,3 +151,20 @@ def test_a_stop_token_that_has_a_text_ends_an_answer() -> None:
     form = grammar(SCHEMAS["limit"])
     files = {"module": str(MODULE), "grammar": str(ROOT / "app" / "answers" / "grammar.js")}
     assert ran("stop_token.mjs", {**files, "looser": str(form), "exact": form.exact}) == [False, True, True]
+
+
+@pytest.mark.parametrize("limit", [20, None])
+def test_forced_texts_are_known_once_their_tokens_are(limit: int | None) -> None:
+    """Also where an exact grammar advances past them beside the looser one. Long texts are not cached."""
+    name = {"type": "string"} | ({"maxLength": limit} if limit else {})
+    kinds = [{"const": "kind"}, {"const": "kind"}, {"const": "k" * 300}]
+    properties = {"name": name} | {f"kind{i}": kind for i, kind in enumerate(kinds)}
+    required, closed = [*properties], {"additionalProperties": False}
+    form = grammar({"type": "object", "properties": properties, "required": required} | closed)
+    assert bool(form.exact) == bool(limit)
+    files = {"module": str(MODULE), "grammar": str(ROOT / "app" / "answers" / "grammar.js")}
+    found = ran("forced_tokens.mjs", {**files, "looser": str(form), "exact": form.exact})
+    assert {text for text, *_ in found} == {"ind", 'kind"', 'ind2"', "k" * 300 + '"', 'name"'}
+    assert all(fits for *_, fits in found)
+    assert [known for text, known, *_ in found if text == 'kind"'] == [False, True]
+    assert [text for text, _, after, _ in found if not after] == ["k" * 300 + '"']
