@@ -134,7 +134,6 @@ class HeldSequence:
     row: Row
     left: int
     sampled: bool = False  # the newest token has not gone through the layers
-    error: str = ""  # of its constraint, after its newest token
 
     def advance(self, tokens: int) -> None:
         """Go on after so many tokens."""

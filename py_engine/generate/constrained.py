@@ -18,7 +18,7 @@ from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.forced_tokens import FORCED_BESIDE_PART, feed_forced
 from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.plan.sampling import Batch
-from py_engine.runners import Runner
+from py_engine.runners import Runner, constraint_failed
 from py_engine.tasks import begin, quietly
 
 MAX_MASKED = 64  # most tokens that are sampled with masks before the first of them is handed on
@@ -127,6 +127,9 @@ class ConstrainedDecoder:
             found = await work
             batch, changed = found.batch, found.changed
             answer.advance(batch.ids)
+            if found.error:  # the device may have computed tokens after these
+                self._ready.append(batch)
+                raise constraint_failed(found.error)
         else:
             if answer.process is not None:
                 for ready in self._take_ready():

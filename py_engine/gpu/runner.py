@@ -40,7 +40,6 @@ from py_engine.runners import (
     MaskedTokens,
     Rounding,
     Row,
-    constraint_failed,
 )
 from py_engine.tasks import quietly
 
@@ -268,8 +267,6 @@ class GpuRunner(GpuContents):
         self._check()
         held = self._held
         assert held is not None
-        if held.error:
-            raise constraint_failed(held.error)
         seq = held.row.seq
         self._set_masked(seq, True)
         forward, lists = self._held_lists(seq)
@@ -281,9 +278,6 @@ class GpuRunner(GpuContents):
         )  # fmt: skip
         # Also where the device is lost meanwhile: the constraint has advanced past these tokens.
         n = len(found.batch.ids)
-        held.error = found.error
-        if held.error and not n:
-            raise constraint_failed(held.error)
         held.advance(n)
         held.sampled = not held.left
         self._times.add_waiting(len(found.changed), ms)  # the other tokens were fed

@@ -10,7 +10,8 @@ import pytest
 from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
-from py_engine.plan.sampling import Sampling
+from py_engine.plan.sampling import Batch, Sampling
+from py_engine.runners import MaskedTokens
 from tests.support.cpu_engines import (
     GREEDY,
     MODEL,
@@ -257,6 +258,30 @@ async def test_log_probabilities_are_those_alone() -> None:
     assert [row for batch in got for row in batch.logprobs or []] == [
         row for batch in want for row in batch.logprobs or []
     ]
+
+
+@pytest.mark.parametrize("tokens", [0, 3])
+async def test_a_constraint_that_fails_beside_the_runner_ends_the_answer(
+    tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever would come next, such as steps without masks: the device may have computed tokens after the last one."""
+    used, got, asked = engine(), list[int](), list[int]()
+    ids = list(range(7, 7 + tokens))
+
+    async def failing(source: Any, most: int, unchanged: int) -> MaskedTokens:
+        asked.append(most)
+        assert len(asked) == 1, "it is not asked again"
+        return MaskedTokens(Batch(ids), [False] * tokens, error="it rejects token 8")
+
+    monkeypatch.setattr(used.runner, "sample_masked", failing)
+
+    async def held() -> None:
+        async for batch in used.generate(GenerationRequest(PROMPT, GREEDY, AnswerLimits(40, STOPS), strict())):
+            got.extend(batch.ids)
+
+    with pytest.raises(WispError, match=r"it rejects token 8") as error:
+        await held()
+    assert (got, error.value.code) == (ids, "internal_error")
 
 
 async def test_an_error_of_a_step_leaves_no_wrong_states(monkeypatch: pytest.MonkeyPatch) -> None:
