@@ -60,9 +60,9 @@ async function answer(engine, prompt, tokens, more) {
   const chunks = [];
   for await (const chunk of stream) {
     first ||= performance.now() - begun;
-    const more = chunk.choices[0]?.text ?? "";
-    if (more) chunks.push([performance.now(), more.length]);
-    text += more;
+    const piece = chunk.choices[0]?.text ?? "";
+    if (piece) chunks.push([performance.now(), piece.length]);
+    text += piece;
     made = chunk.usage?.completion_tokens ?? made;
   }
   return { first, text, chunks, made };

@@ -77,7 +77,7 @@ class ConstrainedDecoder:
                 if answer.stop_ids:
                     self._ready.append(Batch([min(answer.stop_ids)]))
                 return
-            if not self._reserve(max(self._most_masked, runner.max_lookahead())):
+            if not self._reserve(max(self._most_masked // 2, runner.max_lookahead())):  # fewer do not pay
                 return
             if answer.forced and not answer.scored:
                 forced = Batch(await answer.take_forced(self._most_forced))
