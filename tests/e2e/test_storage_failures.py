@@ -61,7 +61,7 @@ def test_a_chat_is_stored_as_a_whole_after_its_database_was_closed(page: Page, s
     ask(page, "What is the capital of Italy?")
     close_databases(page, server)
     assert "Paris" in ask(page, "What is the capital of France?")
-    assert page.locator("#notices .error").count() == 0
+    assert page.locator("#notices .error").all_inner_texts() == []
     page.wait_for_timeout(1500)
     texts = stored(page)
     assert "Italy" in texts
@@ -258,6 +258,8 @@ PROMPT_CACHE = """async () => {
 @pytest.mark.parametrize("names", [["messages"], ["documents"]])
 def test_the_prompt_cache_makes_space_for_chats_and_documents(page: Page, names: list[str]) -> None:
     """It can be computed again: nothing is refused while it takes space."""
+    page.reload()  # without the notices and the full storage of a test before
+    wait_ready(page)
     new_chat(page)
     ask(page, "Which of these words is a colour? " + "apple river stone cloud " * 20)
     wait_for(lambda: page.evaluate(PROMPT_CACHE))
@@ -268,7 +270,7 @@ def test_the_prompt_cache_makes_space_for_chats_and_documents(page: Page, names:
     drop(page, {"kept.md": b"A cup."})
     expect(listed(page)).to_have_count(1)
     page.keyboard.press("Escape")
-    assert page.locator("#notices .error").count() == 0
+    assert page.locator("#notices .error").all_inner_texts() == []
     assert "Rome" in stored(page)
     page.click("#documents-button")
     page.get_by_role("button", name="Remove kept.md").click()
