@@ -141,6 +141,7 @@ def test_several_chats_whose_write_failed_are_stored_when_the_page_closes(page: 
         new_chat(page)
         ask(page, f"What is the capital of {land}, please?")
     new_chat(page)
+    page.wait_for_timeout(1000)  # until the last write has failed, too
     page.evaluate("mend()")
     page.reload()
     wait_ready(page)
