@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support.browser import new_profile, watch
-from tests.support.chat_page import keep_engine, new_chat, open_page
+from tests.support.chat_page import answer_by, keep_engine, new_chat, open_page
 from tests.support.chat_store import store_old_chats
 from tests.support.faulty_server import FaultyServer
 from tests.support.model_case import write_model
@@ -32,6 +32,16 @@ def scripted() -> Iterator[ScriptedServer]:
     yield running
     running.shutdown()
     running.server_close()
+
+
+@pytest.fixture(scope="module")
+def opened(context: BrowserContext, server: Server, scripted: ScriptedServer) -> tuple[Page, list[str]]:
+    """A page with the scripted model, and the errors that it logs. Modules may have their own."""
+    keep_engine(context, server.url)
+    page = open_page(context, server.url)
+    errors = watch(page)
+    answer_by(page, scripted.url)
+    return page, errors
 
 
 @pytest.fixture

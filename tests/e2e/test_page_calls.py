@@ -3,34 +3,19 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.support.browser import watch
 from tests.support.chat_page import (
-    answer_by,
     ask,
     cards,
-    keep_engine,
     last_answer,
     new_chat,
-    open_page,
     send,
     switch_on,
     use_wisp_mini,
     wait_answer,
 )
 from tests.support.scripted_server import ScriptedServer
-from tools.serve import Server
-
-
-@pytest.fixture(scope="module")
-def opened(context: BrowserContext, server: Server, scripted: ScriptedServer) -> tuple[Page, list[str]]:
-    """The page with the scripted model."""
-    keep_engine(context, server.url)
-    page = open_page(context, server.url)
-    errors = watch(page)
-    answer_by(page, scripted.url)
-    return page, errors
 
 
 @pytest.fixture

@@ -3,23 +3,10 @@
 import re
 from datetime import datetime
 
-import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.support.browser import watch
-from tests.support.chat_page import answer_by, keep_engine, last_answer, open_page, send, wait_answer, wait_ready
+from tests.support.chat_page import last_answer, send, wait_answer, wait_ready
 from tests.support.scripted_server import ScriptedServer
-from tools.serve import Server
-
-
-@pytest.fixture(scope="module")
-def opened(context: BrowserContext, server: Server, scripted: ScriptedServer) -> tuple[Page, list[str]]:
-    """The page with the scripted model."""
-    keep_engine(context, server.url)
-    page = open_page(context, server.url)
-    errors = watch(page)
-    answer_by(page, scripted.url)
-    return page, errors
 
 
 def test_the_mark_of_another_server_fits_a_narrow_header(talk: Page) -> None:

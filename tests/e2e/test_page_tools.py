@@ -8,16 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
-from tests.support.browser import wait_until, watch
+from tests.support.browser import wait_until
 from tests.support.chat_page import (
-    answer_by,
     cards,
-    keep_engine,
     last_answer,
     new_chat,
-    open_page,
     send,
     switch_on,
     wait_answer,
@@ -25,22 +22,11 @@ from tests.support.chat_page import (
 )
 from tests.support.mcp_servers import mcp_server
 from tests.support.scripted_server import ScriptedServer
-from tools.serve import Server
 from tools.wheel import wheel
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="80" height="40"/>'
 # Python starts only where a test needs it: that takes most of a test's time. test_code_tool.py has what it does.
 PLOT = f"save('plot.svg', '{SVG}'); return 6 * 7"
-
-
-@pytest.fixture(scope="module")
-def opened(context: BrowserContext, server: Server, scripted: ScriptedServer) -> tuple[Page, list[str]]:
-    """The page with the scripted model."""
-    keep_engine(context, server.url)
-    page = open_page(context, server.url)
-    errors = watch(page)
-    answer_by(page, scripted.url)
-    return page, errors
 
 
 @pytest.fixture

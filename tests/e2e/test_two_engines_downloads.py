@@ -52,6 +52,15 @@ def published(host: FaultyServer, name: str) -> File:
     return file
 
 
+def begun(context: BrowserContext, server: Server, host: FaultyServer, name: str) -> tuple[File, Page, Page, str]:
+    """A model's file, a tab whose engine has downloaded most of it, another tab, and the file's address."""
+    file, url = published(host, name), host.url(name)
+    one, two = tab(context, server), tab(context, server)
+    one.evaluate(CHANGE, ["add", {"model": url}])
+    wait_for(lambda: file.sent >= HELD)
+    return file, one, two, url
+
+
 def go_on(file: File) -> None:
     file.hold_at, file.delay = None, 0
 
@@ -59,10 +68,7 @@ def go_on(file: File) -> None:
 def test_one_downloads_and_the_other_shows_it(
     context: BrowserContext, server: Server, bad_server: FaultyServer
 ) -> None:
-    file, url = published(bad_server, "twice.gguf"), bad_server.url("twice.gguf")
-    one, two = tab(context, server), tab(context, server)
-    one.evaluate(CHANGE, ["add", {"model": url}])
-    wait_for(lambda: file.sent >= HELD)
+    file, one, two, _ = begun(context, server, bad_server, "twice.gguf")
     requests = len(file.requests)
     wait_for(lambda: two.evaluate(QUEUE)[0][1] > STORED)
     ((state, loaded, total),) = two.evaluate(QUEUE)
@@ -78,10 +84,7 @@ def test_one_downloads_and_the_other_shows_it(
 def test_the_other_goes_on_when_the_tab_that_downloads_is_closed(
     context: BrowserContext, server: Server, bad_server: FaultyServer
 ) -> None:
-    file, url = published(bad_server, "orphan.gguf"), bad_server.url("orphan.gguf")
-    one, two = tab(context, server), tab(context, server)
-    one.evaluate(CHANGE, ["add", {"model": url}])
-    wait_for(lambda: file.sent >= HELD)
+    file, one, two, _ = begun(context, server, bad_server, "orphan.gguf")
     wait_for(lambda: two.evaluate(QUEUE)[0][1] > STORED)
     stored = two.evaluate(QUEUE)[0][1]
     file.requests.clear()
@@ -96,10 +99,7 @@ def test_the_other_goes_on_when_the_tab_that_downloads_is_closed(
 def test_a_pause_is_one_for_both_and_so_is_what_follows(
     context: BrowserContext, server: Server, bad_server: FaultyServer
 ) -> None:
-    file, url = published(bad_server, "paused.gguf"), bad_server.url("paused.gguf")
-    one, two = tab(context, server), tab(context, server)
-    one.evaluate(CHANGE, ["add", {"model": url}])
-    wait_for(lambda: file.sent >= HELD)
+    file, one, two, url = begun(context, server, bad_server, "paused.gguf")
     wait_for(lambda: two.evaluate(QUEUE)[0][0] == "running")
     two.evaluate(CHANGE, ["pause", url])
     wait_for(lambda: one.evaluate(QUEUE)[0][0] == "paused")
@@ -116,10 +116,7 @@ def test_a_pause_is_one_for_both_and_so_is_what_follows(
 def test_a_load_waits_for_the_download_of_another_tab(
     context: BrowserContext, server: Server, bad_server: FaultyServer
 ) -> None:
-    file, url = published(bad_server, "loaded.gguf"), bad_server.url("loaded.gguf")
-    one, two = tab(context, server), tab(context, server)
-    one.evaluate(CHANGE, ["add", {"model": url}])
-    wait_for(lambda: file.sent >= HELD)
+    file, _, two, url = begun(context, server, bad_server, "loaded.gguf")
     two.evaluate(f"(model) => void (globalThis.answer = ({LOAD_AND_ASK})(model))", url)
     wait_for(lambda: two.evaluate("globalThis.arrived") > STORED)
     go_on(file)
