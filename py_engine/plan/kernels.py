@@ -8,6 +8,7 @@ Directives, each on a line of its own:
     #include "file.wgsl" as _2          once more: all that it declares ends with _2, and so do #params of its own
     #if EXPR / #else / #endif   EXPR is a Python expression over the params
     #text NAME             the text of a string parameter, as it is
+    #read_write NAME...    these read-only bindings are bound as read_write; NAME may end with * for any end
     #for i in EXPR / #endfor    repeat the lines between with ${i} = 0 ... EXPR - 1, or, for "A, B", with A ... B - 1.
                                 Arrays stay in registers only if the loop over them is certainly unrolled.
     @bind var<...> name: type;  the next free binding of group 0
@@ -21,7 +22,7 @@ and TURNS (lib/rope_turns.wgsl), LOW_RANK (rope_append.wgsl, matvec_small_batch.
 (matmul.wgsl, attention.wgsl), NOPE and Q16 (lib/attention_inputs.wgsl), CACHED (lib/matmul_inputs.wgsl), PART
 (lib/attention_split.wgsl), NORMS and UP_TO (attention_decode.wgsl), SPLIT (attention.wgsl, attention_matrix.wgsl),
 MERGED (matvec.wgsl, head_products.wgsl), INT8 (lib/matmul_inputs.wgsl), IN_ORDER (lib/rounded_rows.wgsl), SECOND,
-FACTOR and X_STRIDE (lib/matvec_inputs.wgsl), SCALES (lib/matrix_scale.wgsl) default to 0.
+FACTOR and X_STRIDE (lib/matvec_inputs.wgsl), SCALES (lib/matrix_scale.wgsl), PINNED (matmul_matrix.wgsl) default to 0.
 """
 
 from __future__ import annotations
@@ -44,10 +45,11 @@ BIND = re.compile(r"@bind var<(uniform|storage, read|storage, read_write)> (\w+)
 OWN = "wisp_"  # may begin the names of a kernel with a caller's text, which cannot have it
 NAME = re.compile(r"my_[a-z0-9_]+")  # of a registered kernel: Wisp's own never begin so
 _registered: dict[str, str] = {}  # the texts of kernels that are not in wgsl/, by file name
+WRITTEN = re.compile(r"^#read_write (.*)\n", re.M)
 FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
 DECLARED = re.compile(r"^(?:fn|struct|const|alias|(?:@bind )?var<[^>]*>) (\w+)", re.M)  # in a module
 
-DIRECTIVES = ("#if", "#else", "#endif", "#for", "#param", "#text", "#include")
+DIRECTIVES = ("#if", "#else", "#endif", "#for", "#param", "#text", "#include", "#read_write")
 Step = tuple[str, str, list[str]]  # a directive, the rest of its line and a #for's lines; "", "" and lines without any
 
 # values of #params that most kernels leave as they are
@@ -93,6 +95,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1, "SLOTS": 1, "HEADS_EA
         "FACTORS",
         "X_STRIDE",
         "SCALES",
+        "PINNED",
     ),
     0,
 )
@@ -225,7 +228,7 @@ def _expanded(
     _expand(f"{kernel}.wgsl", values, used, lines)
     if unknown := set(params) - used:
         raise KeyError(f"{kernel}.wgsl has no #param {sorted(unknown)}")
-    body = "\n".join(lines)
+    body = _written("\n".join(lines))
     bindings = {m[2].removeprefix(OWN): m[1] for m in BIND.finditer(body)}
     numbers = iter(range(len(bindings)))
     body = re.sub(r"@bind ", lambda _: f"@group(0) @binding({next(numbers)}) ", body)
@@ -238,6 +241,14 @@ def _expanded(
     label = kernel if registered is None else f"{kernel}@{_hash(registered)}"
     label += "".join(f" {k}={_short(values[k])}" for k in sorted(used))
     return Shader(label, "\n".join([*enables, *sorted(head, reverse=True), body]), bindings, fields)
+
+
+def _written(body: str) -> str:
+    """The text with its #read_write bindings, without these lines."""
+    for names in WRITTEN.findall(body):
+        name = "|".join(re.escape(name).replace(r"\*", r"\w*") for name in names.split())
+        body = re.sub(rf"@bind var<storage, read> (?=(?:{name}):)", "@bind var<storage, read_write> ", body)
+    return WRITTEN.sub("", body)
 
 
 def _short(value: int | float | str) -> int | float | str:
@@ -318,6 +329,8 @@ def _run(name: str, steps: list[Step], values: dict[str, int | float | str], use
                     out.append(f"const {param}: {'f32' if isinstance(value, float) else 'u32'} = {value};")
         elif word == "#text":
             out += str(values[rest]).splitlines()
+        elif word == "#read_write":
+            out.append(f"{word} {rest}")
         else:
             out += _included(rest, values, used)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from py_engine.files.tensor_types import TensorType
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import PerToken, Weight, planes_of
 from py_engine.plan.tiles import FULL_OCCUPANCY
@@ -87,10 +88,19 @@ def matmul(
         return "matmul_int8", int8_tile(device, batch, weight)
     if device.matrix and batch >= 64:
         measured = dict(device.tiles).get(matmul_key(weight)) if batch > MAX_SMALL_TILES_BATCH else None
-        tile = measured or _matmul_matrix_tile(device, batch, weight)
-        sides = {"SIDE": device.matrix, "LANES": device.subgroup}
-        return "matmul_matrix", dict(zip(MATMUL, tile, strict=True)) | sides
+        tile = dict(zip(MATMUL, measured or _matmul_matrix_tile(device, batch, weight), strict=True))
+        return "matmul_matrix", tile | _sides(device) | _pinned(tile, weight)
     return "matmul", _float_tile(device, batch, weight.rows)
+
+
+def _sides(device: Device) -> dict[str, int]:
+    return {"SIDE": device.matrix, "LANES": device.subgroup}
+
+
+def _pinned(tile: Mapping[str, int], weight: Weight) -> dict[str, int]:
+    """Whether loads ahead stay where they are written, as measured on an H200 for each tile and type."""
+    unpacks_long = weight.layout.block == 256 or weight.layout.codebook
+    return {"PINNED": int(tile["AHEAD"] == 1 and (tile["DEPTH"] == 64 or (tile["DEPTH"] == 128 and unpacks_long)))}
 
 
 def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int, ...]:
@@ -100,7 +110,7 @@ def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int
     if weight.layout.plain and tiles >= FULL_OCCUPANCY * 3 // 8 and fits_deep_tiles:
         return 128, 128, 64, 2, 4, 1
     if tiles >= FULL_OCCUPANCY * 5 // 8:
-        return 128, 128, 32, 2, 2, 0
+        return 128, 128, 32, 2, 2, int(weight.type is TensorType.Q4_K or weight.layout.codebook)
     if tiles >= FULL_OCCUPANCY // 2 and batch > MAX_SMALL_TILES_BATCH and fits_deep_tiles:
         return 128, 128, 64, 2, 4, 1
     if -(-weight.rows // 64) * (batch // 64) >= FULL_OCCUPANCY // 2:
@@ -125,8 +135,7 @@ def product(
 def matmul_of_halves(device: Device, batch: int) -> tuple[str, dict[str, int]]:
     """The kernel for a product with a matrix in f16 whose size is not known before, and its tile."""
     if device.matrix and batch >= 64:
-        sides = {"SIDE": device.matrix, "LANES": device.subgroup}
-        return "matmul_matrix", {"TM": 64, "TN": 64, "DEPTH": 64, "SM": 2, "SN": 2, "AHEAD": 0} | sides
+        return "matmul_matrix", dict(zip(MATMUL, (64, 64, 64, 2, 2, 0), strict=True)) | _sides(device)
     return "matmul", _float_tile(device, batch, FULL_OCCUPANCY * 64)
 
 
@@ -139,10 +148,10 @@ def grouped_matmul(
         tile = (16, 32, 2, 2, 2) if device.software else (64, 64, 8, 4, 2) if tokens > 32 else (32, 64, 4, 4, 2)
         return "matmul_int8", dict(zip(INT8, tile, strict=True))
     if device.matrix and batch >= 64:
-        sides = {"SIDE": device.matrix, "LANES": device.subgroup}
-        return "matmul_matrix", dict(zip(MATMUL, grouped_tile(device, batch, used, experts), strict=True)) | sides
-    tiles = [tile for tile in _float_tiles(device) if tokens > 32 or tile[0] <= 32]
-    return "matmul", dict(zip(FLOAT, tiles[0], strict=True))
+        tile = dict(zip(MATMUL, grouped_tile(device, batch, used, experts), strict=True))
+        return "matmul_matrix", tile | _sides(device)
+    fits = [tile for tile in _float_tiles(device) if tokens > 32 or tile[0] <= 32]
+    return "matmul", dict(zip(FLOAT, fits[0], strict=True))
 
 
 def grouped_tile(device: Device, batch: int, used: int, experts: int) -> tuple[int, ...]:
@@ -160,8 +169,10 @@ def grouped_tile(device: Device, batch: int, used: int, experts: int) -> tuple[i
 
 def of_experts(tile: Mapping[str, int], weight: Weight) -> dict[str, int]:
     """The tile of products of experts, for one of their matrices: what takes long to unpack is loaded ahead."""
-    ahead = "AHEAD" in tile and weight.layout.codebook
-    return {**tile, **({"AHEAD": 1} if ahead else {})}
+    if "AHEAD" not in tile:
+        return {**tile}
+    ahead = {**tile, "AHEAD": 1 if weight.layout.codebook else tile["AHEAD"]}
+    return ahead | _pinned(ahead, weight)
 
 
 def grouped_tiles(tm: int, used: int, experts: int) -> PerToken:

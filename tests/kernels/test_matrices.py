@@ -44,6 +44,11 @@ def matrix_bench(plain_bench: Bench) -> Bench:
         (Q.Q6_K, 70, 512, 33, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1}),
         (Q.MXFP4, 70, 96, 33, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1}),
         (Q.F16, 32, 33, 65, {"TM": 32, "TN": 16, "DEPTH": 128, "SN": 1, "AHEAD": 1}),
+        (Q.F16, 70, 150, 130, {"TM": 64, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1, "PINNED": 1}),
+        (Q.Q8_0, 257, 96, 3, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1, "PINNED": 1}),
+        (Q.Q4_K, 33, 256, 33, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1, "PINNED": 1}),
+        (Q.Q6_K, 31, 512, 65, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1, "PINNED": 1}),
+        (Q.MXFP4, 70, 96, 33, {"TM": 32, "TN": 32, "DEPTH": 64, "AHEAD": 1, "HALVES": 1, "PINNED": 1}),
     ],
 )
 def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile: dict[str, int]) -> None:
@@ -63,7 +68,7 @@ def test_matmul(matrix_bench: Bench, type: Q, rows: int, cols: int, n: int, tile
     products.append(ops, Product(x, w, z))
     assert {op.kernel for op in ops.ops} == {"matmul_matrix"}
     grid = -(-rows // tile["TN"]), PerToken(tile["TM"]), 1
-    ops.ops[:] = [replace(op, params=op.params | tile, grid=grid) for op in ops.ops]
+    ops.ops[:] = [replace(op, params=op.params | {"PINNED": 0} | tile, grid=grid) for op in ops.ops]
     gpu, host = matrix_bench.run(ops)
     for b in (y, z):
         assert nmse(gpu[b.name][:n, :rows], host[b.name][:n, :rows]) < 1e-10

@@ -66,3 +66,14 @@ def test_params_that_are_missing_or_unknown_are_refused_each_time(params: dict[s
     for _ in range(2):
         with pytest.raises(KeyError):
             kernels.expand("repack_pad", params, Device())
+
+
+def test_named_bindings_are_bound_as_read_write() -> None:
+    bound = [f"@bind var<storage, read> {name}: array<u32>;" for name in ("x", "w_qs", "w_d", "xw")]
+    kernels.register("my_written", "\n".join(["#param PINNED", "#if PINNED", "#read_write x w_*", "#endif", *bound]))
+    pinned = kernels.expand("my_written", {"PINNED": 1}, Device())
+    assert pinned.bindings == dict.fromkeys(("x", "w_qs", "w_d"), "storage, read_write") | {"xw": "storage, read"}
+    assert "#" not in pinned.code
+    free = kernels.expand("my_written", {"PINNED": 0}, Device())
+    assert set(free.bindings.values()) == {"storage, read"}
+    assert free.label != pinned.label
