@@ -17,7 +17,7 @@ from py_engine.generate.running_sequence import OpenPart, RunningSequence, Sched
 from py_engine.plan.lists import MEDIA, PREFILL
 from py_engine.runners import Runner
 
-SLICE_MS = 20.0  # the time of a slice beside streams, which get no token meanwhile
+SLICE_MS = 30.0  # the time of a slice beside streams, which get no token meanwhile
 PROMPTS_MS = 30.0  # of short prompts, or of a part that is not divided, beside streams
 GROWTH = 1.1  # of a part's time over that of the one before it, whose context is shorter
 ALONE_MS = 80.0  # the time of a slice without streams: an abort waits for its end
