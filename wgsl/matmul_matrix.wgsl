@@ -14,8 +14,8 @@
 #param DEPTH // columns at a time: 32, 64 or 128
 #param AHEAD // 1: the next columns are loaded into registers before the current ones are multiplied; 2: and have workgroup
 // memory of their own, so that threads store them while others still multiply
-#param PINNED // 1: x, W and what may be in one buffer with W are bound as read_write. Compilers move loads from read-only
-// buffers to where their values are used, here behind the products, so that nothing would be ahead
+#param PINNED // 1: x, W and what may be in one buffer with W are bound as read_write. Compilers move loads of read-only
+// buffers to where their values are used, which is after the products; these stay before them
 #if PINNED
 #read_write x w_* bias scales
 #endif
@@ -108,7 +108,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #else
 #for i in (TN * DEPTH // 32 + SM * SN * LANES - 1) // (SM * SN * LANES)
   let w_row${i} = loaded_row(tile, n0, (t + ${i}u * WG) / GROUPS);
-#if HALVES and not (AHEAD and QUANT == "q4_k" and not PINNED)
+#if HALVES and not (AHEAD and QUANT == "q4_k")
   var w${i}: Held;
 #else
   var w${i}: array<vec4<f16>, 8>;

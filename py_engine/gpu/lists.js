@@ -3,7 +3,7 @@
  *
  * @typedef {object} Command  one dispatch
  * @property {GPUComputePipeline} pipeline
- * @property {GPUBindGroupDescriptor} bindings @property {GPUBindGroup} [group] made of them, at the latest when the command is encoded
+ * @property {GPUBindGroupDescriptor} bindings @property {GPUBindGroup} [group] made of them
  * @property {number} x @property {number} y @property {number} z workgroups
  * @property {number} tile if not 0, times * ceil(tokens / tile) workgroups are added along `axis`
  * @property {number} times workgroups for each tile of tokens
@@ -43,8 +43,7 @@ export class Lists {
   }
 
   /**
-   * Binds other buffers in all commands. Their bind groups are made when they are encoded: those of all lists would take as
-   * long as many steps.
+   * Binds other buffers in all commands. In Python, that would take as long as many steps.
    * @param {[GPUBuffer, GPUBuffer, number][]} moved an old buffer, the one that takes its place, and its bytes
    */
   bindAgain(moved) {
@@ -57,7 +56,7 @@ export class Lists {
         resource: larger.get(resource.buffer) ?? resource,
       }));
       command.bindings = { layout: command.bindings.layout, entries: now };
-      command.group = undefined;
+      command.group = this.device.createBindGroup(command.bindings);
     }
     this.changes++;
   }
@@ -90,7 +89,6 @@ export class Lists {
   dispatchAll(pass, commands, n, end = Infinity) {
     for (const command of commands) {
       if (!runs(command, end)) continue;
-      command.group ??= this.device.createBindGroup(command.bindings);
       dispatch(pass, command, n, end);
       this.counts.dispatches += 1;
     }

@@ -82,25 +82,20 @@ def matmul(
 ) -> tuple[str, dict[str, int]]:
     """The kernel for batches of `batch` tokens, and its tile of TM tokens x TN rows.
 
-    `precise`: activations are not rounded. `bindings`: see in_int8().
+    `precise`: activations are not rounded to bytes, as in encoders of media. Their loads ahead are pinned (PINNED); text
+    models gained nothing by that. `bindings`: see in_int8().
     """
     if not precise and in_int8(device, weight, bindings):
         return "matmul_int8", int8_tile(device, batch, weight)
     if device.matrix and batch >= 64:
         measured = dict(device.tiles).get(matmul_key(weight)) if batch > MAX_SMALL_TILES_BATCH else None
         tile = dict(zip(MATMUL, measured or _matmul_matrix_tile(device, batch, weight), strict=True))
-        return "matmul_matrix", tile | _sides(device) | _pinned(tile, weight)
+        return "matmul_matrix", tile | _sides(device) | {"PINNED": int(precise and tile["AHEAD"] == 1)}
     return "matmul", _float_tile(device, batch, weight.rows)
 
 
 def _sides(device: Device) -> dict[str, int]:
     return {"SIDE": device.matrix, "LANES": device.subgroup}
-
-
-def _pinned(tile: Mapping[str, int], weight: Weight) -> dict[str, int]:
-    """Whether loads ahead stay where they are written, as measured on an H200 for each tile and type."""
-    unpacks_long = weight.layout.block == 256 or weight.layout.codebook
-    return {"PINNED": int(tile["AHEAD"] == 1 and (tile["DEPTH"] == 64 or (tile["DEPTH"] == 128 and unpacks_long)))}
 
 
 def _matmul_matrix_tile(device: Device, batch: int, weight: Weight) -> tuple[int, ...]:
@@ -169,10 +164,8 @@ def grouped_tile(device: Device, batch: int, used: int, experts: int) -> tuple[i
 
 def of_experts(tile: Mapping[str, int], weight: Weight) -> dict[str, int]:
     """The tile of products of experts, for one of their matrices: what takes long to unpack is loaded ahead."""
-    if "AHEAD" not in tile:
-        return {**tile}
-    ahead = {**tile, "AHEAD": 1 if weight.layout.codebook else tile["AHEAD"]}
-    return ahead | _pinned(ahead, weight)
+    ahead = "AHEAD" in tile and weight.layout.codebook
+    return {**tile, **({"AHEAD": 1} if ahead else {})}
 
 
 def grouped_tiles(tm: int, used: int, experts: int) -> PerToken:

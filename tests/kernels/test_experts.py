@@ -212,7 +212,6 @@ CLAMPED = Shape(4, 2, 40, 96, Q.F16, biased=True, activation="swiglu_oai")  # a 
         (replace(STACKED, biased=False), 33, {"TM": 64, "TN": 64, "SM": 2, "SN": 2}),
         (CLAMPED, 31, {"TM": 32, "TN": 128, "SM": 1, "SN": 2}),
         (STACKED, 130, {"TM": 64, "TN": 64, "SM": 2, "SN": 2, "AHEAD": 1}),
-        (STACKED, 33, {"TM": 32, "TN": 32, "SM": 2, "SN": 1, "DEPTH": 64, "AHEAD": 1}),  # pinned
         (replace(STACKED, stacked=False), 47, {"TM": 32, "TN": 64, "SM": 2, "SN": 4}),
     ],
 )

@@ -36,17 +36,10 @@ def test_a_subgroup_has_whole_matrices_and_pairs_of_them_where_it_gates(
         assert tile["SM"] * tile["SN"] * device.subgroup <= device.max_threads
 
 
-@pytest.mark.parametrize(
-    ("type", "tile", "pinned"),
-    [
-        (Q.F16, (128, 128, 64, 2, 4, 1), 1), (Q.F16, (128, 128, 64, 2, 4, 0), 0), (Q.F16, (128, 128, 32, 2, 2, 1), 0),
-        (Q.F16, (128, 64, 32, 2, 2, 2), 0), (Q.Q8_0, (32, 32, 128, 2, 2, 1), 0), (Q.Q4_K, (32, 32, 128, 2, 2, 1), 1),
-        (Q.IQ4_NL, (32, 32, 128, 2, 2, 1), 1),
-    ],
-)  # fmt: skip
-def test_loads_ahead_are_pinned_where_that_is_faster(type: Q, tile: tuple[int, ...], pinned: int) -> None:
-    weight = Weight("w", type, 4096, 1280, (("w", 0, 4096),))
-    device = tiles.with_tile(replace(GPU, matrix=16), matmul_tiles.matmul_key(weight), tile)
-    _, chosen = matmul_tiles.matmul(device, 512, weight)
+@pytest.mark.parametrize("precise", [False, True])
+@pytest.mark.parametrize("tile", matmul_tiles.MATMUL_TILES)
+def test_loads_ahead_of_encoders_are_pinned(tile: tuple[int, ...], precise: bool) -> None:
+    device = tiles.with_tile(replace(GPU, matrix=16), matmul_tiles.matmul_key(weight_of(4096)), tile)
+    _, chosen = matmul_tiles.matmul(device, 512, weight_of(4096), precise=precise)
     assert tuple(chosen[name] for name in matmul_tiles.MATMUL) == tile
-    assert chosen["PINNED"] == pinned
+    assert chosen["PINNED"] == (precise and tile[-1] == 1)

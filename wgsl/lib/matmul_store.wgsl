@@ -36,7 +36,7 @@
 if (t + ${i}u * WG < TN * GROUPS) {
   let e = min(t + ${i}u * WG, TN * GROUPS - 1u);
   let at = e / GROUPS * PITCH + e % GROUPS * 32u;
-#if HALVES and not (AHEAD and QUANT == "q4_k" and not PINNED)
+#if HALVES and not (AHEAD and QUANT == "q4_k")
   let halves = held_halves(w${i});
 #else
   let halves = w${i};
