@@ -11,6 +11,16 @@ from tools.selection import everything
 PARAM = re.compile(r"^const (\w+: [uf]32) = ([-\w.]+);$", re.MULTILINE)  # what expand() writes for a number
 
 
+def texts(shaders: Iterable[Shader]) -> Iterator[Shader]:
+    """Yield shaders whose text is new apart from the numbers of params."""
+    seen: set[int] = set()
+    for shader in shaders:
+        text = hash(PARAM.sub(r"\1", shader.code))
+        if text not in seen:
+            seen.add(text)
+            yield shader
+
+
 def chosen(shaders: Iterable[Shader]) -> Iterator[Shader]:
     """Yield shaders whose text is new apart from numbers, or that give a kernel's param a new number.
 

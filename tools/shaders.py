@@ -85,6 +85,7 @@ SETUPS = (
 
 QUICK = "--quick"
 QUICK_SETUPS = (SETUPS[0], SETUPS[5])
+IN_TURN = tuple(setup for setup in SETUPS if setup not in QUICK_SETUPS)
 
 
 class Invalid(NamedTuple):
@@ -158,9 +159,9 @@ def expanded(models: Iterable[Path], setups: Iterable[Setup] = SETUPS) -> Iterat
 
 
 def planned_for(setup: Setup, models: Sequence[Model]) -> Sequence[Model]:
-    """The models that are planned for a setup: all for the quick ones, for the others every so many."""
-    others = [other for other in SETUPS if other not in QUICK_SETUPS]
-    return models if everything() or setup in QUICK_SETUPS else models[others.index(setup) :: len(others)]
+    """The models that are planned for a setup: each of IN_TURN has its own part of them, any other setup has all."""
+    whole = everything() or setup not in IN_TURN
+    return models if whole else models[IN_TURN.index(setup) :: len(IN_TURN)]
 
 
 def of_encoder_tiles() -> Iterator[Shader]:
