@@ -17,6 +17,12 @@ from tools.paths import ROOT, venv_python
 MODEL = "tests/golden/llama/llama.F16.gguf"
 
 
+@pytest.fixture(autouse=True)
+def _selecting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shaders are selected, also in a run of all tests."""
+    monkeypatch.delenv(selection.ALL, raising=False)
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """run(arguments) -> the environment's Python in a copy of the engine, the kernels, bench/ and tools/."""
