@@ -1,5 +1,6 @@
 """The checkers of `build.py lint` and what `build.py format` runs; tests/unit/test_style.py runs the same checkers."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -10,15 +11,18 @@ from dataclasses import dataclass
 from tools.environment import ensure_venv, pyproject
 from tools.failure import Failure
 from tools.npm import ensure_node_modules
-from tools.paths import NODE_MODULES, ROOT, VENV, venv_python
+from tools.paths import NODE_MODULES, ROOT, VENV, cache_dir, venv_python
 
 QUICK = "WISP_QUICK_CHECKS"  # in the environment: `test --fast` validates the shaders of two devices only
 PYTHON, BIN = str(venv_python()), NODE_MODULES / ".bin"
+# In the user's cache, where a new checkout in the same place finds what was in format before.
+PLACE = hashlib.sha256(str(ROOT).encode()).hexdigest()[:16]
+PRETTIER_CACHE = ["--cache", "--cache-strategy=content", f"--cache-location={cache_dir('prettier') / PLACE}.json"]
 # Name -> command. The slowest come first, since two run at a time.
 CHECKS: dict[str, list[str]] = {
     "wgsl": [PYTHON, "-m", "tools.shaders", *(["--quick"] if QUICK in os.environ else [])],
     "mypy": [PYTHON, "-m", "mypy", "--no-error-summary"],
-    "prettier": [str(BIN / "prettier"), "--check", "--cache", "--cache-strategy=content", "--log-level=warn", "."],
+    "prettier": [str(BIN / "prettier"), "--check", *PRETTIER_CACHE, "--log-level=warn", "."],
     "tsc": [str(BIN / "tsc"), "--noEmit"],
     "ruff check": [PYTHON, "-m", "ruff", "check", "--quiet", "--output-format=concise", "."],
     "ruff format": [PYTHON, "-m", "ruff", "format", "--check", "--quiet", "."],

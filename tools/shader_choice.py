@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 
 from py_engine.plan.kernels import Shader
+from tools.selection import everything
 
-ALL = "WISP_ALL_SHADERS"  # in the environment: choose every shader
 PARAM = re.compile(r"^const (\w+: [uf]32) = ([-\w.]+);$", re.MULTILINE)  # what expand() writes for a number
+
+
+def texts(shaders: Iterable[Shader]) -> Iterator[Shader]:
+    """Yield shaders whose text is new apart from the numbers of params."""
+    seen: set[int] = set()
+    for shader in shaders:
+        text = hash(PARAM.sub(r"\1", shader.code))
+        if text not in seen:
+            seen.add(text)
+            yield shader
 
 
 def chosen(shaders: Iterable[Shader]) -> Iterator[Shader]:
@@ -23,7 +32,7 @@ def chosen(shaders: Iterable[Shader]) -> Iterator[Shader]:
         kernel = shader.label.partition(" ")[0]
         own = {(kernel, param, value) for param, value in PARAM.findall(shader.code)}
         text = hash(PARAM.sub(r"\1", shader.code))
-        if ALL in os.environ or text not in texts or not own <= numbers:
+        if everything() or text not in texts or not own <= numbers:
             texts.add(text)
             numbers |= own
             yield shader

@@ -6,7 +6,8 @@ expanded. Dawn's null backend compiles WGSL without running it: no GPU and no br
 python3 -m tools.shaders [--quick | FILE.gguf ...]
 
 --quick: for two of the devices, the least and one with every feature.
-tools/shader_choice.py selects among shaders that differ only in numbers; WISP_ALL_SHADERS=1 validates all.
+Each model is planned for these two and one of the others in turn, so that models of an architecture differ in it.
+tools/shader_choice.py selects among shaders that differ only in numbers. WISP_ALL=1 validates all, for all devices.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ import contextlib
 import gc
 import itertools
 import json
-import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -40,8 +40,9 @@ from tools.failure import Failure
 from tools.goldens import GOLDEN, adapters_of, golden_models, golden_projectors, text_models_with_media
 from tools.npm import node
 from tools.paths import ROOT
+from tools.selection import everything
 from tools.shader_cache import VALIDATOR, LastRun
-from tools.shader_choice import ALL, chosen
+from tools.shader_choice import chosen
 
 MARK = "#wgsl "  # begins each line of the validator; Dawn's own log has lines without it
 DONE = "done"  # its last line
@@ -84,6 +85,7 @@ SETUPS = (
 
 QUICK = "--quick"
 QUICK_SETUPS = (SETUPS[0], SETUPS[5])
+IN_TURN = tuple(setup for setup in SETUPS if setup not in QUICK_SETUPS)
 
 
 class Invalid(NamedTuple):
@@ -142,16 +144,24 @@ def _header(path: Path) -> Header:
 
 
 def expanded(models: Iterable[Path], setups: Iterable[Setup] = SETUPS) -> Iterator[Shader]:
-    """Yield each distinct shader of the models' plans, in every setup."""
-    found = list(models_of(models))
+    """Yield each distinct shader of the models' plans: of named models in every setup, else as planned_for() says."""
+    named = list(models)
+    found = list(models_of(named))
     seen: set[str] = set()
     expansions: dict[Any, set[Any]] = {}
     for setup in setups:  # the outer loop: models of one setup share shaders
         known = expansions.setdefault(kernels.facts(setup.device), set())
-        for shader in itertools.chain(_of_device(setup.device), *(_of_model(model, setup, known) for model in found)):
+        own = found if named else planned_for(setup, found)
+        for shader in itertools.chain(_of_device(setup.device), *(_of_model(model, setup, known) for model in own)):
             if shader.code not in seen:
                 seen.add(shader.code)
                 yield shader
+
+
+def planned_for(setup: Setup, models: Sequence[Model]) -> Sequence[Model]:
+    """The models that are planned for a setup: each of IN_TURN has its own part of them, any other setup has all."""
+    whole = everything() or setup not in IN_TURN
+    return models if whole else models[IN_TURN.index(setup) :: len(IN_TURN)]
 
 
 def of_encoder_tiles() -> Iterator[Shader]:
@@ -255,7 +265,7 @@ def main(arguments: list[str]) -> int:
     """Validate the shaders of the named models, by default of all; return the exit status."""
     quick = arguments == [QUICK]
     models = [] if quick else [Path(name) for name in arguments]
-    last_run, shaders = LastRun(ALL in os.environ), list[Shader]()
+    last_run, shaders = LastRun(everything()), list[Shader]()
     if not models and last_run.is_current:
         print(f"{last_run.count} shaders are valid")
         return 0

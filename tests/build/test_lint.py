@@ -11,10 +11,16 @@ from pathlib import Path
 import pytest
 
 from py_engine.plan.kernels import Shader
-from tools import checks, shader_cache, shader_choice, shaders
+from tools import checks, selection, shader_cache, shader_choice, shaders
 from tools.paths import ROOT, venv_python
 
 MODEL = "tests/golden/llama/llama.F16.gguf"
+
+
+@pytest.fixture(autouse=True)
+def _selecting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shaders are selected, also in a run of all tests."""
+    monkeypatch.delenv(selection.ALL, raising=False)
 
 
 @pytest.fixture
@@ -137,7 +143,7 @@ def test_every_text_and_every_number_of_a_param_is_validated(monkeypatch: pytest
     every = [first, *new, *left_out]
     assert list(shader_choice.chosen(every)) == [first, *new]
     assert list(shader_choice.chosen([*left_out, *every])) == [*left_out, *new[1:]]
-    monkeypatch.setenv("WISP_ALL_SHADERS", "1")
+    monkeypatch.setenv(selection.ALL, "1")
     assert list(shader_choice.chosen(every)) == every
 
 
@@ -159,7 +165,7 @@ def test_runs_of_all_shaders_and_of_chosen_ones_are_stored_apart(
     monkeypatch.setattr(shaders, "validate", validate)
     assert shaders.main([]) == 0
     assert asked == every[:3]
-    monkeypatch.setenv("WISP_ALL_SHADERS", "1")
+    monkeypatch.setenv(selection.ALL, "1")
     assert shaders.main([]) == 0
     assert asked[3:] == every
 

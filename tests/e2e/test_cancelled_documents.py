@@ -14,7 +14,7 @@ from tools.serve import Server
 
 LAMP = pdf([[("The Lumo Lamp costs 12 euros.", 11, 80)]])
 WORDS = "The Zeta Radio number {} costs {} euros and has a battery that lasts for many days in the cold. "
-LONG = "\n\n".join(WORDS.format(i, i) * 8 for i in range(200)).encode()  # hundreds of passages
+LONG = "\n\n".join(WORDS.format(i, i) * 8 for i in range(100)).encode()  # of passages that take seconds to embed
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_the_reader_s_worker_ends_with_its_file(dialog: Page) -> None:
 
 
 def test_a_file_is_cancelled_while_it_is_split(dialog: Page) -> None:
-    drop(dialog, {"long.txt": LONG * 10})
+    drop(dialog, {"long.txt": LONG * 20})
     expect(row(dialog, "long.txt")).to_contain_text("Reading")
     dialog.wait_for_timeout(500)
     cancel(dialog, "long.txt")

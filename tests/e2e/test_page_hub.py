@@ -15,6 +15,7 @@ from tests.support.hub_mirror import use_mirror
 from tests.support.page_looks import faults
 from tests.support.waiting import wait_for
 from tools.paths import ROOT
+from tools.selection import fewer
 from tools.serve import Server
 
 MODELS = ROOT / "static" / "models"
@@ -237,7 +238,7 @@ def test_an_address_typed_before_the_settings_are_read_stays(page: Page) -> None
 
 @pytest.mark.parametrize(
     ("width", "scheme", "language"),
-    [(390, "light", "ar"), (390, "dark", "de"), (1280, "light", "en"), (1280, "dark", "ar")],
+    fewer([(390, "light", "de"), (1280, "dark", "ar"), (390, "dark", "ar"), (1280, "light", "en")], 2),
 )
 def test_nothing_overflows_and_everything_has_a_name(
     page: Page, width: int, scheme: Any, language: str, in_language: Callable[[str], None]

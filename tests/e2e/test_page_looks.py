@@ -10,16 +10,21 @@ from tests.support.browser import new_profile
 from tests.support.chat_page import ask, keep_engine, last_answer, new_chat, open_page
 from tests.support.media import MEDIA
 from tests.support.page_looks import faults
+from tools.selection import fewer
 from tools.serve import Server
 
 SIZES = {"phone": (390, 844), "desktop": (1280, 800), "small phone": (320, 568), "zoomed phone": (195, 422)}
-# Wide and narrow, in light and dark and in Arabic; German has the longest words. Other tests use the page in English.
-LOOKS = [
-    ("desktop", "light", "de"),
-    ("desktop", "dark", "ar"),
-    ("phone", "light", "ar"),
-    ("small phone", "dark", "de"),
-]
+# Wide and narrow, in light and dark, from right to left, and in German, which has the longest words: they matter most
+# where there is least space. Other tests use the page in English. WISP_ALL=1: wide and in German, too.
+LOOKS = fewer(
+    [
+        ("small phone", "dark", "de"),
+        ("phone", "light", "ar"),
+        ("desktop", "dark", "ar"),
+        ("desktop", "light", "de"),
+    ],
+    3,
+)
 
 LONG_NAME = "a-rather-long-name-of-a-file-that-is-no-model.gguf"
 PUMP = b"The Zorbix Pro costs 420 euros. The battery of the Zorbix Pro lasts 14 hours."

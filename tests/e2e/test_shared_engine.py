@@ -13,6 +13,7 @@ from tests.support import browser as browsers
 from tests.support.killed_workers import kill_shared
 from tests.support.openai_client import open_client_page, run, settled
 from tests.support.waiting import wait_for
+from tools.selection import fewer
 from tools.serve import Server
 
 CHAT, BERT, LLAMA = "wisp-mini-q4_0", "bert.F16", "llama.F16"
@@ -242,7 +243,7 @@ def test_a_tab_is_answered_while_another_one_streams(tabs: Callable[[int], list[
     second.close()
 
 
-@pytest.mark.parametrize("how", ["gone", "error"])
+@pytest.mark.parametrize("how", fewer(["gone", "error"], 1))  # test_killed_worker.py: both
 def test_the_worker_dies_in_mid_stream(browser: Browser, tabs: Callable[[int], list[Page]], how: str) -> None:
     first, second = tabs(2)
     for page in (first, second):

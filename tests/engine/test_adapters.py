@@ -4,7 +4,6 @@ tests/unit/test_adapters.py has the rest, on the CPU engines.
 """
 
 import json
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from playwright.sync_api import Page
 from tests.support.engine_driver import logits_of, run
 from tests.support.tolerances import assert_close, same_ids
 from tools.goldens import GOLDEN
+from tools.selection import everything
 
 pytestmark = pytest.mark.lavapipe
 CASES: list[tuple[str, dict[str, Any]]] = [("lora-llama.Q4_K_M", {"dot8": True})]
@@ -27,15 +27,16 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("case", "variant"), CASES + OTHERS * ("WISP_ALL_GOLDENS" in os.environ))
-def test_adapters(engine_pages: Callable[[str | None], Page], case: str, variant: dict[str, Any]) -> None:
+@pytest.mark.parametrize("adapter", ["lavapipe-wide"])  # test_batch_bits.py compiles most of the same there
+@pytest.mark.parametrize(("case", "variant"), CASES + OTHERS * everything())
+def test_adapters(engine_pages: Callable[[str | None], Page], case: str, variant: dict[str, Any], adapter: str) -> None:
     golden = np.load(GOLDEN / "lora" / f"{case}.npz")
     about = json.loads((GOLDEN / "lora" / f"{case}.json").read_text())
     urls = [f"/repo/tests/golden/{about['base']}.gguf"]
     urls += [f"/repo/tests/golden/lora/{case}.{part}.gguf" for part in "abc"]
     sets = {name: one["scales"] for name, one in about["sets"].items()} | {"off": [0.0, 0.0, 0.0]}
     out = run(
-        engine_pages("lavapipe-wide"),  # test_batch_bits.py compiles most of the same there
+        engine_pages(adapter),
         urls,
         "adapters.sets",
         {"prompt": golden["prompt"].tolist(), "sets": sets, "count": 10},

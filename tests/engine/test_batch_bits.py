@@ -40,7 +40,8 @@ def test_logits(
 
 
 @pytest.mark.lavapipe
-def test_logits_beside_adapters(engine_pages: Callable[[str | None], Page]) -> None:
+@pytest.mark.parametrize("adapter", [WIDE])
+def test_logits_beside_adapters(engine_pages: Callable[[str | None], Page], adapter: str) -> None:
     """A sequence without adapters runs other lists alone than beside one that has some.
 
     kernels/test_adapters.py has the kernels' variants.
@@ -48,7 +49,7 @@ def test_logits_beside_adapters(engine_pages: Callable[[str | None], Page]) -> N
     options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 256, "parallel": 17}
     urls = ["/repo/tests/golden/llama/llama.Q4_K_M.gguf"]
     urls += [f"/repo/tests/golden/lora/lora-llama.Q4_K_M.{part}.gguf" for part in "abc"]
-    out = run(engine_pages(WIDE), urls, *LOGITS, **options, variant=BYTES, tune=False)
+    out = run(engine_pages(adapter), urls, *LOGITS, **options, variant=BYTES, tune=False)
     assert out == {"rows": 55, "different": 0, "worst": 0}
 
 

@@ -4,7 +4,6 @@ tests/unit/test_encoders.py runs every golden with numpy.
 """
 
 import base64
-import os
 from collections.abc import Callable
 from dataclasses import astuple
 from typing import Any
@@ -20,6 +19,7 @@ from tests.support.encoders import LIMITS, distance, media_of
 from tests.support.engine_driver import floats
 from tests.support.golden_ops import encoder_representatives
 from tests.support.media import NAMES, VISION, golden
+from tools.selection import everything
 
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (precision, options of the load)
     "f16": ("f16", {"backend": "webgpu", "prove": True}),
@@ -29,7 +29,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (precision, options o
 # Whisper's encoder reads 30 s of any sound, which takes a software GPU 20 s: one case of one type. The ops of the
 # others are all in other goldens, or in tests/kernels.
 SLOW = {"deepseekocr", "deepseekocr2"}  # the first picture takes half a minute, others longer
-ALL = "WISP_ALL_GOLDENS" in os.environ
+ALL = everything()
 SKIPPED = set() if ALL else {*WHISPER, *SLOW} - {"ultravox"}
 # On lavapipe, a selection that covers every pair of a kernel's switches and tensor types in all goldens but the slow
 # ones (golden_ops.py). What only the slow ones have, such as grid_heads, runs in tests/kernels and on the CPU engine:

@@ -1,9 +1,8 @@
 """What inspect() states before a download is what a load takes.
 
-A selection of models covers every pair of a kernel's switches and tensor types; WISP_ALL_GOLDENS=1: all models.
+A selection of models covers every switch of a kernel and every tensor type; WISP_ALL=1: all models.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,14 @@ from playwright.sync_api import Page
 from bench.shapes import MIX, SHAPES
 from tests.support.browser import call_python
 from tests.support.golden_ops import representatives
+from tests.support.pairs import pairs
 from tools.goldens import GOLDEN, golden_models
 from tools.paths import STATIC
+from tools.selection import everything
 
 MINI = "/repo/static/models/wisp-mini-q4_0.gguf"
 ALL = golden_models()
-SOME = ALL if "WISP_ALL_GOLDENS" in os.environ else representatives(tuple(ALL), types=True)
+SOME = ALL if everything() else representatives(tuple(ALL), types=True, strength=1)
 MODELS = [str(p.relative_to(GOLDEN)) for p in ALL if p in SOME]
 
 # Counts the bytes of the GPUBuffers that are not destroyed.
@@ -68,9 +69,7 @@ def test_memory_is_stated_within_3_percent(counting: Page, name: str, backend: s
     check(counting, name, backend, compiled=backend == "cpu")
 
 
-@pytest.mark.parametrize("backend", ["cpu", "webgpu"])
-@pytest.mark.parametrize("type", ["Q4_0", MIX])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("backend", "type", "shape"), pairs(["cpu", "webgpu"], ["Q4_0", MIX], [*SHAPES]))
 def test_memory_of_the_bench_s_shapes_is_stated_within_3_percent(
     counting: Page, shape: str, type: str, backend: str
 ) -> None:

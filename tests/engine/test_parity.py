@@ -3,7 +3,6 @@
 """
 
 import json
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.support.engine_driver import floats, logits_of, run
 from tests.support.golden_ops import representatives
 from tests.support.tolerances import assert_close, assert_same_direction, same_ids
 from tools.goldens import GOLDEN, golden_models
+from tools.selection import everything
 
 FILES = [f"{p.parent.name}/{p.stem}" for p in golden_models()]
 EMBEDDING = [name for name in FILES if name.startswith("embedding/")]
@@ -38,7 +38,7 @@ SOME = {"swiftshader": {"llama.Q4_K"}, "cpu": {"llama.F16", "llama.Q4_K", "mixtr
 # In subgroups of 8, kernels whose threads add by shuffles: products, scans, residual streams and experts.
 WIDE = {"llama/llama.Q4_K_M", "gemma/gemma3n.F16", "qwen35/qwen35moe.F16", "rwkv/rwkv7.F16", "mamba/mamba2.F16"}
 # On lavapipe, a selection of models that covers every pair of a kernel's switches (golden_ops.py), and llama with one
-# type of each kind; Q4_K_M has Q4_K and Q6_K. tests/unit runs all models on the CPU engines. WISP_ALL_GOLDENS=1
+# type of each kind; Q4_K_M has Q4_K and Q6_K. tests/unit runs all models on the CPU engines. WISP_ALL=1
 # runs them here, too.
 KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "TQ1_0", "MXFP4"}
 # llama.cpp's own roundings move this model's logits four times as far as deepseek2.F16's, which has the same ops: f16's
@@ -57,7 +57,7 @@ def runs(model: str, way: str) -> bool:
     if way == "lavapipe-wide":
         return model in WIDE
     if way == "lavapipe":
-        every = "WISP_ALL_GOLDENS" in os.environ and model != SENSITIVE
+        every = everything() and model != SENSITIVE
         return every or (model not in WIDE and (model in EVERY_PAIR or (name == "llama" and kind in KINDS)))
     return model.removeprefix("llama/") in SOME[way]
 
@@ -273,17 +273,17 @@ def test_model_in_several_files(engine_pages: Callable[[str | None], Page]) -> N
 
 
 @pytest.mark.lavapipe
-@pytest.mark.parametrize("quant", ["q4_0", "q8_0"])
-def test_chats_match_llama_cpp(engine_pages: Callable[[str | None], Page], quant: str) -> None:
+@pytest.mark.parametrize(("adapter", "quant"), [("lavapipe-optimized", "q4_0"), ("lavapipe-optimized", "q8_0")])
+def test_chats_match_llama_cpp(engine_pages: Callable[[str | None], Page], adapter: str, quant: str) -> None:
     """At most one of the embedded model's greedy answers differs, or one of twenty, and only at a near tie.
 
-    The 4-bit model answers every fourth chat, the 8-bit model every eighth; WISP_ALL_GOLDENS=1: all.
+    The 4-bit model answers every sixth chat, the 8-bit model every fourteenth; WISP_ALL=1: all.
     """
-    step = 1 if "WISP_ALL_GOLDENS" in os.environ else 4 if quant == "q4_0" else 8
+    step = 1 if everything() else 6 if quant == "q4_0" else 14
     chats = json.loads((GOLDEN / "wisp-mini-chat.json").read_text())["chats"][::step]
     wanted = [{"prompt": c["prompt_tokens"], "tokens": c["answers"][quant]["tokens"]} for c in chats]
     out = run(
-        engine_pages("lavapipe-optimized"),
+        engine_pages(adapter),
         f"/repo/static/models/wisp-mini-{quant}.gguf",
         "engines.differing_chats",
         {"chats": wanted},

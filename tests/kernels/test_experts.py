@@ -144,17 +144,17 @@ def test_grouping(plain_bench: Bench, n: int, used: int, tokens: int) -> None:
 
 @in_turn(
     "shape, limit, favourite, tokens",
-    [
+    [  # variants take turns: rows with the same kernels are two apart, and are compiled once
         (Shape(5, 2, 33, 7), 1 << 27, None, 1),
-        (Shape(5, 2, 33, 7), 1 << 27, None, 257),
         (Shape(5, 2, 33, 31, weighs_inputs=True), 1 << 27, None, 33),
+        (Shape(5, 2, 33, 7), 1 << 27, None, 257),
         (Shape(5, 2, 33, 7, stacked=False, biased=True, activation="silu<0.5"), 1 << 27, 3, 31),
+        (Shape(5, 2, 33, 7, stacked=False, biased=True), 2048, None, 33),
+        (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, 0, 3),
+        (Shape(5, 2, 33, 7, stacked=False, biased=True), 2048, 4, 255),
+        (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, None, 257),
         (Shape(4, 2, 40, 12, activation="clamped_silu<0.5"), 1 << 27, 3, 31),
         (Shape(4, 2, 40, 12, activation="situ<0.5<0.7"), 1 << 27, 3, 31),
-        (Shape(5, 2, 33, 7, stacked=False, biased=True), 2048, None, 33),
-        (Shape(5, 2, 33, 7, stacked=False, biased=True), 2048, 4, 255),
-        (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, 0, 3),
-        (Shape(9, 3, 64, 96, Q.Q8_0, biased=True, normed=True, activation="swiglu_oai"), 1 << 27, None, 257),
     ],
 )
 def test_many_tokens(bench: Bench, shape: Shape, limit: int, favourite: int | None, tokens: int) -> None:

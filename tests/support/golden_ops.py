@@ -1,4 +1,4 @@
-"""Choose a few goldens that cover every pair of kernel switches that occurs in any golden."""
+"""Choose a few goldens that cover every kernel switch, or every pair of them, that occurs in any golden."""
 
 import itertools
 import re
@@ -25,13 +25,15 @@ Switch = tuple[str, int | float | str]  # a param and its value
 Op = tuple[str, tuple[Switch, ...]]  # a kernel and one switch of an op, or two
 
 
-def ops_of(path: Path, *, types: bool = False) -> set[Op]:
+def ops_of(path: Path, *, types: bool = False, strength: int = 2) -> set[Op]:
     """Each kernel of a golden's plan with each pair of its switches; with `types`, tensor types are switches, too.
+
+    `strength`: 1 for single switches instead of pairs.
 
     Sizes are not told apart: tests/kernels has many, and all types. Numbers that a kernel compares are (MODE). Three
     switches that meet in no chosen golden are run by tests/unit alone, on the CPU.
     """
-    return _met(_of_golden(path), types=types)
+    return {op for op in _met(_of_golden(path), types=types) if len(op[1]) <= strength}
 
 
 @cache
@@ -70,13 +72,14 @@ def _modes() -> frozenset[str]:
 
 
 @cache
-def representatives(paths: tuple[Path, ...], *, types: bool = False) -> frozenset[Path]:
+def representatives(paths: tuple[Path, ...], *, types: bool = False, strength: int = 2) -> frozenset[Path]:
     """A selection of the goldens that covers all that ops_of() finds in any."""
 
     def choose() -> list[int]:
-        return [paths.index(path) for path in covering({path: ops_of(path, types=types) for path in paths})]
+        ops = {path: ops_of(path, types=types, strength=strength) for path in paths}
+        return [paths.index(path) for path in covering(ops)]
 
-    return frozenset(paths[i] for i in computed_once(f"representatives, {types=}", paths, choose))
+    return frozenset(paths[i] for i in computed_once(f"representatives, {types=}, {strength=}", paths, choose))
 
 
 def encoder_representatives(projectors: Mapping[str, Path]) -> set[str]:

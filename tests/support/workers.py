@@ -9,8 +9,10 @@ workers as the two cores that continuous integration has, a core would be idle t
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,12 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tools import dist
+from tools.paths import cache_dir
 
 WORKERS = 4
 WORKER_GB = 2.5  # of memory: a worker's Python, its two browsers, and what a test opens
+ONE_BROWSER = ("lavapipe-wide", "lavapipe-optimized", "-cpu]")  # in the names of tests of engines
+SWIFTSHADER = ("tests/engine/test_upload.py", "tests/engine/test_inspection.py")
 VARIANT = ": f"  # a kernel variant's name: "lavapipe: f16 subgroups"
 # Numpy's small products take four times as long with threads, which wait for each other where cores are busy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -47,6 +52,26 @@ def pytest_configure(config: pytest.Config) -> None:
     terminal = config.pluginmanager.getplugin("terminalreporter")
     if terminal is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(FailureNames(terminal))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Let one worker import the tests before the others do: in a new checkout it compiles them, for all.
+
+    That takes 25 seconds of a processor, and reading what was compiled 8.
+    """
+    run = getattr(session.config, "workerinput", {}).get("testrunuid")
+    if run is None:
+        return (yield)
+    with (cache_dir("computed") / "imported").open("a+") as last_run:
+        fcntl.flock(last_run, fcntl.LOCK_EX)
+        last_run.seek(0)
+        if last_run.read() != run:
+            result = yield
+            last_run.truncate(0)
+            last_run.write(run)
+            return result
+    return (yield)
 
 
 def pytest_collection_finish() -> None:
@@ -76,13 +101,14 @@ def scope(nodeid: str) -> str:
     """Return the name of the tests that one worker runs in a row, because they share fixtures or pipelines.
 
     These are a file's tests. Kernels' tests share the pipelines of a test function, in one variant where it names one.
-    Engines share nothing, nor do checkers. Files of the Python package share a Python, models in wide subgroups a
-    browser. Tests of the build share dist/, which they write. Those of `dev` write a copy, and run late, because they
-    start a browser (conftest.py).
+    Engines share nothing, nor do checkers. Files of the Python package share a Python. Models on an adapter that few
+    use share its browser (ONE_BROWSER), and so do the tests of SWIFTSHADER: starting another one with an engine takes
+    five seconds. Tests of the build share dist/, which they write. Those of `dev` write a copy, and run late, because
+    they start a browser (conftest.py).
     """
     file, _, name = nodeid.partition("::")
-    if "lavapipe-wide" in name:
-        return "lavapipe-wide"
+    if file.startswith("tests/engine/"):
+        return next((adapter for adapter in ONE_BROWSER if adapter in name), file if file in SWIFTSHADER else nodeid)
     if file.startswith("tests/build/") and file != "tests/build/test_dev.py":
         return "tests/build"
     if file.startswith("tests/e2e/python_package/"):
@@ -91,7 +117,7 @@ def scope(nodeid: str) -> str:
         function, _, parameters = name.partition("[")
         first = parameters.partition("-")[0]
         return f"{file}::{function}[{first}" if VARIANT in first else f"{file}::{function}"
-    return nodeid if file.startswith(("tests/engine/", "tests/unit/test_style.py")) else file
+    return nodeid if file.startswith("tests/unit/test_style.py") else file
 
 
 class Scheduler(LoadScopeScheduling):

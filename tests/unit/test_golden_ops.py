@@ -48,6 +48,11 @@ def test_tensor_types_may_count_as_switches(plans: tuple[Path, ...]) -> None:
     assert chosen == {*PLANS} - {"three at once"}
 
 
+def test_single_switches_need_fewer_goldens(plans: tuple[Path, ...]) -> None:
+    chosen = names_of(golden_ops.representatives(plans, strength=1))
+    assert chosen == {"all off", "another size", "a with c"}
+
+
 def test_goldens_are_added_until_nothing_is_missing() -> None:
     one, two, three, four, five = (("k", (("A", value),)) for value in range(5))
     assert golden_ops.covering({"a": {one, two}, "b": {two, three, four}, "c": {four}, "d": {one, five}}) == ["b", "d"]

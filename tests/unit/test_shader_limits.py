@@ -19,6 +19,7 @@ from tests.support.cpu_models import GOLDEN, header
 from tests.support.header_adapters import NOT_ADAPTED, adapters_of
 from tests.support.shader_limits import Taken, taken
 from tools.goldens import golden_models, golden_projectors, text_models_with_media
+from tools.selection import in_turn
 from tools.shaders import _media_width
 
 LEAST = Device()  # what WebGPU guarantees: eight storage buffers, 256 threads, 16 KiB
@@ -78,14 +79,15 @@ def test_ops_that_bind_most_fit_a_device(name: str, kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", DEVICES)
 def test_ops_of_all_goldens_fit_a_device(kind: str) -> None:
+    """Each golden on one of the devices in turn; WISP_ALL=1: on all."""
     device, kv_type = DEVICES[kind]
     found, known = dict[str, set[str]](), Known()  # most ops of a plan are another plan's, too
-    for path in ALL:
+    for path in (path for at, path in enumerate(ALL) if kind in in_turn(at, [*DEVICES])):
         model = header(named(path))
         adapted = NOT_ADAPTED not in named(path) and not named(path).endswith(".mmproj")
         more = [too_much(plan, device, known) for plan in plans_of(model, device, kv_type, adapted=adapted)]
         found[named(path)] = set().union(*more)
-    assert len(found) > 300
+    assert len(found) >= len(ALL) // len(DEVICES) > 100
     assert {name: more for name, more in found.items() if more} == {}
 
 

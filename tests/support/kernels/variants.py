@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.pairs import pairs
+from tools.selection import everything
 
 PRECISION = {"swiftshader": "f32", "lavapipe": "f16"}
 ADAPTERS, SUMS = tuple(PRECISION), (" subgroups", "")  # the first compile fastest
@@ -24,9 +25,10 @@ def in_pairs(*axes: Axis, adapters: Sequence[str] = ADAPTERS) -> pytest.MarkDeco
     """Parametrize a test that has a `bench`, with every pair of values of two axes, the adapters and subgroups.
 
     The values of a single axis take turns in the variants: each of two meets both adapters, with and without subgroups.
+    WISP_ALL=1 runs all combinations.
     Software GPUs take seconds to compile a pipeline, and most tests compile one for each combination.
     """
-    if len(axes) == 1:
+    if len(axes) == 1 and not everything():
         ((_, values),) = axes
         variants = [(name, sums) for at, name in enumerate(adapters) for sums in (SUMS if at % 2 == 0 else SUMS[::-1])]
         count = max(len(values), len(variants))
