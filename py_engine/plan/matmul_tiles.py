@@ -82,8 +82,8 @@ def matmul(
 ) -> tuple[str, dict[str, int]]:
     """The kernel for batches of `batch` tokens, and its tile of TM tokens x TN rows.
 
-    `precise`: activations are not rounded to bytes, as in encoders of media. Their loads ahead are pinned (PINNED); text
-    models gained nothing by that. `bindings`: see in_int8().
+    `precise`: activations are not rounded to bytes, as in encoders of media. Their loads ahead are pinned (PINNED):
+    text models gain nothing by that. `bindings`: see in_int8().
     """
     if not precise and in_int8(device, weight, bindings):
         return "matmul_int8", int8_tile(device, batch, weight)
@@ -143,10 +143,10 @@ def grouped_matmul(
         tile = (16, 32, 2, 2, 2) if device.software else (64, 64, 8, 4, 2) if tokens > 32 else (32, 64, 4, 4, 2)
         return "matmul_int8", dict(zip(INT8, tile, strict=True))
     if device.matrix and batch >= 64:
-        tile = dict(zip(MATMUL, grouped_tile(device, batch, used, experts), strict=True))
-        return "matmul_matrix", tile | _sides(device)
-    fits = [tile for tile in _float_tiles(device) if tokens > 32 or tile[0] <= 32]
-    return "matmul", dict(zip(FLOAT, fits[0], strict=True))
+        chosen = grouped_tile(device, batch, used, experts)
+        return "matmul_matrix", dict(zip(MATMUL, chosen, strict=True)) | _sides(device)
+    tiles = [tile for tile in _float_tiles(device) if tokens > 32 or tile[0] <= 32]
+    return "matmul", dict(zip(FLOAT, tiles[0], strict=True))
 
 
 def grouped_tile(device: Device, batch: int, used: int, experts: int) -> tuple[int, ...]:
