@@ -8,7 +8,7 @@ from tests.golden.make.presets import Settings
 MAMBA2 = {"granitehybrid", "mamba2", "nemotron_h", "nemotron_h_moe", "falcon-h1"}
 MAMBA = {"mamba", "jamba"}
 PLAMO2_RANK = 64  # columns that PLaMo 2's time steps are made of
-DELTA = {"qwen35", "qwen35moe", "qwen3next"}
+DELTA = {"qwen35", "qwen35moe", "qwen3next", "qwen4exp"}
 
 
 def add_metadata(file: GgufFile, c: Settings) -> None:

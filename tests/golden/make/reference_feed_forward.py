@@ -13,7 +13,7 @@ SQUARED_RELU = {"arcee", "nemotron", "jais2", "nemotron_h", "nemotron_h_moe", "p
 FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert", "chatglm"}  # gate in the first half of ffn_up's rows
 FUSED_GATE_UP |= {"neo-bert", "plamo2", "plamo3"}
 NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe", "ernie4_5-moe", "phimoe", "lfm2moe", "qwen3vlmoe"}
-NORMALIZED_EXPERTS |= {"rnd1", "mellum", "maple", "granite_swa", "minimax-01"}
+NORMALIZED_EXPERTS |= {"qwen4exp", "rnd1", "mellum", "maple", "granite_swa", "minimax-01"}
 NORMALIZED_EXPERTS |= {"hunyuan-moe", "minimax-m2", "smallthinker", "dbrx", "granitehybrid", "qwen35moe"}
 NORMALIZED_EXPERTS |= {
     "qwen3next",

@@ -42,6 +42,8 @@ def gated(model: ReferenceModel, y: np.ndarray, z: np.ndarray, name: str, *, gat
         return y * silu(z)
     if gate_first:
         return model.normalize(y * silu(z)) * weight
+    if model.architecture == "qwen4exp":
+        return model.normalize(y) * weight / (1 + np.exp(-z))
     return model.normalize(y) * weight * silu(z)
 
 
