@@ -115,6 +115,34 @@ void spread_streams_work(const spread_streams_call *r, u32 chunk, u32 chunks, u8
   }
 }
 
+// The norm of each stream, with weights of its own (wgsl/norm_streams.wgsl).
+u32 norm_streams_chunks(const norm_streams_call *r) { return divided(batch_size(r->state) * r->count, 1); }
+
+void norm_streams_work(const norm_streams_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(item, batch_size(r->state) * r->count) {
+    const u32 m = item / r->count, first = item % r->count * r->cols;
+    const f32 *x = ROW(r->x, r->x_stride, m) + first, *norm = AT(f32, r->norm) + first;
+    f32 *y = ROW(r->y, r->y_stride, m) + first;
+    const f32 factor = r->scale * inverse_rms(x, r->cols, r->eps);
+    for (u32 k = 0; k < r->cols; k++) y[k] = x[k] * factor * norm[k];
+  }
+}
+
+// The sum of streams, gated (wgsl/mix_streams.wgsl).
+u32 mix_streams_chunks(const mix_streams_call *r) { return divided(batch_size(r->state), 1); }
+
+void mix_streams_work(const mix_streams_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(m, batch_size(r->state)) {
+    const f32 *x = ROW(r->x, r->x_stride, m), *gates = ROW(r->gates, r->gates_stride, m);
+    f32 *y = ROW(r->y, r->y_stride, m);
+    for (u32 k = 0; k < r->cols; k++) {
+      f32 sum = 0;
+      for (u32 at = k; at < r->count * r->cols; at += r->cols) sum += x[at] * sigmoid1(gates[at]);
+      y[k] = sum;
+    }
+  }
+}
+
 // The mean of stored streams and of x (wgsl/attend_streams.wgsl).
 u32 attend_streams_chunks(const attend_streams_call *r) { return divided(batch_size(r->state), 1); }
 

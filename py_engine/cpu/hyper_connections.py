@@ -1,4 +1,4 @@
-"""The kernels of plan/streams.py with numpy: twins of wgsl/{merge,spread,attend}_streams.wgsl."""
+"""The kernels of plan/streams.py and plan/gated_streams.py with numpy: twins of the files wgsl/*_streams.wgsl."""
 
 from __future__ import annotations
 
@@ -40,3 +40,16 @@ def attend_streams(c: Call) -> None:
     scores = normed(streams, c["scores"][0, :cols], c.consts["eps"]).sum(axis=2, keepdims=True)
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     c["y"][: c.n, :cols] = (weights / weights.sum(axis=1, keepdims=True) * streams).sum(axis=1)
+
+
+def norm_streams(c: Call) -> None:
+    shape = c.n, c.grid[1], c.params["COLS"]
+    streams = c["x"][: c.n, : shape[1] * shape[2]].reshape(shape)
+    out = normed(streams, c["norm"].reshape(-1)[: shape[1] * shape[2]].reshape(shape[1:]), c.consts["eps"])
+    c["y"][: c.n, : shape[1] * shape[2]] = np.float32(c.consts["scale"]) * out.reshape(c.n, -1)
+
+
+def mix_streams(c: Call) -> None:
+    shape = c.n, c.params["STREAMS"], c.params["COLS"]
+    x, gates = (c[name][: c.n, : shape[1] * shape[2]].reshape(shape) for name in ("x", "gates"))
+    c["y"][: c.n, : shape[2]] = (x / (1 + np.exp(-gates))).sum(axis=1)

@@ -317,6 +317,11 @@ class Layer:
         layer = RecurrentLayer(ssm, self.w, self.ops, self.b, self.cfg.eps)
         return layer.mixed(h, norm, self.cfg.embedding_length, states)
 
+    def project_recurrent(self, y: Buffer) -> Buffer:
+        """y times a recurrent layer's output matrix: (n, n_embd)."""
+        assert self.cfg.state_space is not None
+        return self.ops.project("out", y, *self._matrix("ssm_out", self.cfg.state_space.inner_size))
+
     def add_recurrent(self, y: Buffer, x: Buffer) -> None:
         """x += y times a recurrent layer's output matrix."""
         assert self.cfg.state_space is not None

@@ -132,6 +132,7 @@ DECODERS: dict[str, str] = {
     "qwen35": "qwen35",
     "qwen35moe": "qwen35",
     "qwen3next": "qwen35",
+    "qwen4exp": "qwen4",
     "refact": "bloom",
     "rnd1": "qwen",
     "rwkv6": "rwkv",

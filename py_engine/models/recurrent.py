@@ -37,6 +37,7 @@ class StateSpace:
     convolves_keys: bool = True  # the convolution's channels are values, keys and queries; else values
     normalises: bool = False  # dt, keys and queries have norms without weights
     negative_rates: bool = False  # of decays with a bound: the file's are those of decays without one
+    sigmoid_gates: bool = False  # of delta nets' results, in place of silu
     decay_bound: float = 0.0  # of Kimi's: the smallest exponent of a decay; 0: there is none
 
     @classmethod
@@ -170,7 +171,8 @@ class RecurrentLayer:
         scan = Scan("delta", v, k, q, ssm.group_count, Columns(rows, alpha), rates, alpha + heads, self.eps, tiled)
         y = ssm_scan(ops, scan, ssm.shape, states)
         weight = w.vector((b + "ssm_norm.weight", inner // heads))
-        return gated_norm(ops, y, rows, ssm.channels, inner, GatedNorm(heads, weight, self.eps, gate_first=False))
+        how = GatedNorm(heads, weight, self.eps, gate_first=False, sigmoid=ssm.sigmoid_gates)
+        return gated_norm(ops, y, rows, ssm.channels, inner, how)
 
     def kimi_delta_net(self, x: Buffer, norm: Weight | None, n_embd: int, states: States) -> Buffer:
         """mixed() of a gated delta net in which each dimension of a key has a decay of its own."""

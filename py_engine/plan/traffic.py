@@ -28,6 +28,7 @@ IN_PLACE = (
     "add_scaled",
     "altup_correct",
     "altup_predict",
+    "gate_ngrams",
     "laurel",
     "rope_append",
     "scale_by",

@@ -215,7 +215,7 @@ EXPERTS: dict[str, dict[str, Any]] = {
         "arch": "qwen4exp",
         **SLIM,
         **{"n_embd": 40, "n_layer": 2, "attention_every": 2, "head_dim": 12, "n_head": 3, "n_kv": 3, "n_used": 3},
-        **{"rope_dim": 8, "sections": [2, 2, 0, 0], "d_conv": 4, "d_inner": 32, "d_state": 16, "ssm_heads": 2},
+        **{"rope_dim": 8, "sections": [2, 1, 1, 0], "d_conv": 4, "d_inner": 32, "d_state": 16, "ssm_heads": 2},
         **{"ssm_groups": 1, "n_ff_shexp": 56, "streams": (4, 8), "index": (1, 8, 64)},
     },
     "deepseek2-ocr": {
