@@ -19,13 +19,13 @@ struct Params {
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let first = wid.y * COLS;
-  let from = wid.x * p.x_stride + first;
+  let at = wid.x * p.x_stride + first;
   var squares = 0.0;
   for (var i = t; i < COLS; i += WG) {
-    squares += x[from + i] * x[from + i];
+    squares += x[at + i] * x[at + i];
   }
   let factor = p.scale * inverseSqrt(workgroup_sum(squares, t) / f32(COLS) + p.eps);
   for (var i = t; i < COLS; i += WG) {
-    y[wid.x * p.y_stride + first + i] = x[from + i] * factor * norm[first + i];
+    y[wid.x * p.y_stride + first + i] = x[at + i] * factor * norm[first + i];
   }
 }

@@ -7,7 +7,10 @@
 #param TILE // tokens of a workgroup; 0: a whole run
 #param APART // inputs between those that count; divides TAPS
 #param BIAS // 1: a bias is added
-#param QUANT // fragment of wgsl/quants that reads the weights, if they are a matrix
+#param MATRIX // 1: the weights are a matrix
+#if MATRIX
+#param QUANT // fragment of wgsl/quants that reads it
+#endif
 #param THREADS
 
 struct Params {
@@ -18,7 +21,7 @@ struct Params {
 #include "lib/halves.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>; // (n, x_stride)
-#if QUANT
+#if MATRIX
 const W_GROUPS = 1u;
 #include "quants/${QUANT}.wgsl"
 #else
@@ -55,12 +58,12 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   }
   let end = run_end(first);
 #endif
-#if QUANT
+#if MATRIX
   var group = w_group(i, 0u);
 #endif
   var kernel: array<f32, SIZE>;
   for (var k = 0u; k < SIZE; k++) {
-#if QUANT
+#if MATRIX
     kernel[k] = group[k / 4u][k % 4u];
 #else
     kernel[k] = weights[i * SIZE + k];

@@ -31,7 +31,7 @@ def ssm_conv(c: Call) -> None:
     channels, taps, first = c.params["CHANNELS"], c.params["TAPS"], c.consts["first"]
     x, y, apart = c["x"][:, first : first + channels], c["y"], c.params["APART"]
     weights = np.zeros((channels, taps + 1), np.float32)
-    given = c["w"][np.arange(channels)] if c.params.get("QUANT") else c["weights"]
+    given = c["w"][np.arange(channels)] if c.params.get("MATRIX") else c["weights"]
     weights[:, ::apart] = given.reshape(channels, taps // apart + 1)
     for begin, end in runs(c):
         earlier = np.zeros((taps, channels), np.float32)  # the latest first

@@ -32,7 +32,7 @@ def ssm_conv(
     ops.add(
         "ssm_conv",
         sizes | {"TILE": tile, "APART": apart, "BIAS": int(bias is not None)}
-        | ({"QUANT": weights.layout.fragment} if matrix else {}),
+        | ({"MATRIX": 1, "QUANT": weights.layout.fragment} if matrix else {}),
         columns | {"y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "w" if matrix else "weights": weights, "windows": states.windows, "y": y}
         | ({"bias": bias} if bias else {}),

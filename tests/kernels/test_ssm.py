@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Weight
 from py_engine.plan.ssm import Columns, GatedNorm, Scan, gated_norm, ssm_conv, ssm_scan
@@ -29,6 +30,20 @@ def test_convolution(bench: Bench, setup: Setup, channels: int, taps: int, bias:
     bench.fill(x)
     weights = bench.vector("weights", channels * (taps + 1))
     y = ssm_conv(ops, x, 5, weights, bench.vector("bias", channels) if bias else None, shape, found)
+    gpu, host = bench.run(ops)
+    compare(bench, found, y.name, channels, gpu, host)
+
+
+@in_turn("setup, channels, size, apart", [(setup, *[(70, 4, 3), (33, 2, 4)][i % 2]) for i, setup in enumerate(BATCHES)])
+def test_convolution_of_distant_inputs(bench: Bench, setup: Setup, channels: int, size: int, apart: int) -> None:
+    """The weights are a matrix's rows; inputs between those that count are not multiplied."""
+    ops = bench.begin(setup)
+    shape = StateShape(1, 1, 1, channels, (size - 1) * apart)
+    found = states(bench, shape, setup)
+    x = ops.rows("x", channels)
+    bench.fill(x)
+    weights = bench.weight("kernel", (Q.F16, Q.F32)[apart % 2], channels, size)
+    y = ssm_conv(ops, x, 0, weights, None, shape, found, apart)
     gpu, host = bench.run(ops)
     compare(bench, found, y.name, channels, gpu, host)
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import streams
+from py_engine.plan import gated_streams, streams
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.variants import in_pairs
@@ -47,4 +47,30 @@ def test_attention_over_streams(bench: Bench, n: int, cols: int, count: int, mos
     y = streams.attend(ops, stored, count, x, bench.vector("scores", cols), 1e-4)
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, :cols], host[y.name][:n, :cols], 1e-10)
+    assert np.isnan(gpu[y.name][n:]).all()
+
+
+@in_pairs(("n, cols, count, rank", [(1, 4, 2, 3), (3, 28, 4, 32), (2, 257, 3, 5), (4, 1100, 2, 40)]))
+def test_gated_streams(bench: Bench, n: int, cols: int, count: int, rank: int) -> None:
+    """A gated mean of the streams' norms, and a row that is added to each stream."""
+    ops = bench.begin(Setup(batch=n + 1, n=n))
+    x, wide = ops.rows("x", cols), count * cols
+    bench.fill(x)[n:] = np.nan
+    given = streams.Streams(ops.rows("streams", wide), count, cols, 0.0)
+    values = bench.fill(given.rows)
+    values[:, :wide] *= 0.01  # with which eps counts
+    values[:, wide:] = values[n:] = np.nan
+    down, up, inject = (
+        bench.weight(name, Q.F16, rows, width, 2.0)
+        for name, rows, width in (("down", rank, wide), ("up", wide, rank), ("inject", count, wide))
+    )
+    norm = bench.vector("norm", wide)
+    y, weights = gated_streams.mix(ops, given, gated_streams.Mixer(norm, down, up, inject, 1e-4))
+    assert weights
+    streams.spread(ops, x, given, weights, 2.0)
+    terms = f"stream_terms.{count}"
+    bench.data[terms] = np.frombuffer(bench.plan.constants[terms], np.float32).reshape(1, -1)
+    gpu, host = bench.run(ops)
+    for rows, used in ((y, cols), (given.rows, wide)):
+        check(bench, gpu[rows.name][:n, :used], host[rows.name][:n, :used])
     assert np.isnan(gpu[y.name][n:]).all()
