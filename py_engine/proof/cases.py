@@ -147,6 +147,9 @@ class _Maker:
         op, n = part.op, case.batch.n
         if b.name in self.plan.constants and name != "x":
             given = np.frombuffer(self.plan.constants[b.name], DTYPES[b.dtype])
+            if name == "hashes":  # heads choose rows of the part of the table, and some beside it
+                given = given.copy()
+                given[2 * int(op.params["LONGEST"]) :].reshape(-1, 2)[:] = 0, op.consts["row0"] + op.consts["rows"] + 3
             return np.concatenate([given, np.zeros(prod(b.shape) - len(given), given.dtype)]).reshape(b.shape)
         if name == "taps":
             rows = int(op.consts["row0"] + op.consts["rows"]) + 2 if "rows" in op.consts else n
@@ -296,7 +299,7 @@ def _adds(op: Op, name: str) -> bool:
         return op.params["ROW"] != "token"
     adds = op.kernel in ADDING or op.params.get("EPILOGUE") in ("add", "accumulate")
     adds = adds or bool(op.params.get("ADD") or op.params.get("IN_PLACE"))
-    return name in ("x", "y") and adds
+    return adds and name in (("streams",) if "streams" in op.bindings else ("x", "y"))
 
 
 def _attends(op: Op) -> bool:
