@@ -66,8 +66,8 @@ FIELDS: dict[str, list[str]] = {
         " streams_stride x stride",
         "norm_streams": "state count cols scale:f eps:f norm x x_stride y y_stride",
         "mix_streams": "state count cols x x_stride gates gates_stride y y_stride",
-        "embed_ngrams": "state per_token segments heads per_length longest end picture tokens tokens_stride hashes w type"
-        " row0 rows cols x x_stride",
+        "embed_ngrams": "state per_token segments heads per_length longest end picture tokens tokens_stride hashes w"
+        " type row0 rows cols x x_stride",
         "gate_ngrams": "state count cols eps:f norms key key_stride value value_stride streams streams_stride y"
         " y_stride",
         "attend_streams": "state count cols eps:f scores stored stored_stride x y stride",

@@ -220,10 +220,10 @@ def mix_streams(m: Calls, op: Op) -> None:
 def embed_ngrams(m: Calls, op: Op) -> None:
     w, names = matrix_of(op), ("heads", "per_length", "longest", "end", "picture")
     m.add(
-        "embed_ngrams", **batch_fields(m, op), **segment_fields(op), **{name: op.params[name.upper()] for name in names},
-        tokens=m.address(op, "tokens"), tokens_stride=stride_of(op, "tokens"), hashes=m.address(op, "hashes"),
-        w=m.memory.of(w), type=w.type, row0=op.consts["row0"], rows=w.rows, cols=w.cols, x=m.address(op, "x"),
-        x_stride=op.consts["x_stride"],
+        "embed_ngrams", **batch_fields(m, op), **segment_fields(op),
+        **{name: op.params[name.upper()] for name in names}, tokens=m.address(op, "tokens"),
+        tokens_stride=stride_of(op, "tokens"), hashes=m.address(op, "hashes"), w=m.memory.of(w), type=w.type,
+        row0=op.consts["row0"], rows=w.rows, cols=w.cols, x=m.address(op, "x"), x_stride=op.consts["x_stride"],
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Qwen 4: several residual streams that gated means merge; gated delta nets in most layers, attention in others; experts.
+"""Qwen 4: residual streams that gated means merge; gated delta nets in most layers, attention in others; experts.
 
 One layer may add embeddings of n-grams to the streams (plan/ngrams.py). Layers of attention have an index that chooses
 the positions a token attends to; as in GLM 5 (glm_dsa.py), contexts are limited to as many, and it is not computed.
@@ -92,10 +92,11 @@ def _ngrams(header: Header, width: int) -> tuple[int, Ngrams | None]:
     size = dimension(header, "embedding_length_per_layer_input")
     if not 1 < longest <= MAX_LENGTH or heads > MAX_HEADS or heads * size != width:
         raise WispError(
-            f"Wisp cannot embed n-grams of {longest} tokens with {per_length} heads of {size} columns each, of {width}.",
+            f"Wisp cannot embed n-grams of {longest} tokens with {per_length} heads of {size} columns each, of "
+            f"{width}.",
             "corrupt_header",
         )
-    if not 1 < taps or (taps - 1) * longest > MAX_TAPS:
+    if taps < 2 or (taps - 1) * longest > MAX_TAPS:
         raise WispError(
             f"Wisp cannot run a convolution of n-grams over {taps} inputs, each {longest} tokens after the one before.",
             "unsupported_architecture",

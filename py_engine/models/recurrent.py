@@ -13,7 +13,7 @@ from py_engine.models.common import dimension, natural, switch
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rows import RowNorm, norm_into
-from py_engine.plan.ssm import Columns, GatedNorm, Scan, gated_norm, ssm_conv, ssm_scan
+from py_engine.plan.ssm import Columns, GatedNorm, Kernel, Scan, gated_norm, ssm_conv, ssm_scan
 from py_engine.plan.states import MAX_TAPS, States, StateShape
 from py_engine.plan.weights import Weights
 
@@ -245,4 +245,4 @@ class RecurrentLayer:
         values = ssm.channels * ssm.conv_kernel // len(parts)
         weights = w.vector(*((f"{b}ssm_conv1d{part}.weight", values) for part in parts))
         bias = w.optional_vector((b + "ssm_conv1d.bias", ssm.channels))
-        return ssm_conv(self.ops, x, first, weights, bias, ssm.shape, states)
+        return ssm_conv(self.ops, x, first, Kernel(weights, bias), ssm.shape, states)

@@ -59,5 +59,5 @@ def mix(ops: Ops, x: Streams, mixer: Mixer) -> tuple[Buffer, StreamWeights | Non
     )
     if mixer.inject is None:
         return y, None
-    terms = ops.constant(f"stream_terms.{x.count}", [1.0] + [0.0] * x.count)  # a scale and bases, of which it has none
+    terms = ops.constant(f"stream_terms.{x.count}", [1.0] + [0.0] * x.count)  # a scale of 1, bases of 0
     return y, StreamWeights(ops.project("stream_products", normed, mixer.inject, None), terms, 1)

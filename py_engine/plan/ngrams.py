@@ -12,14 +12,14 @@ from py_engine.plan import quants
 from py_engine.plan.ops import EMBED_THREADS, Ops
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.rows import norm_threads
-from py_engine.plan.ssm import ssm_conv
+from py_engine.plan.ssm import Kernel, ssm_conv
 from py_engine.plan.states import States, StateShape
 from py_engine.plan.streams import Streams
 
 
 @dataclass(frozen=True)
 class Ngrams:
-    """How rows are chosen. `factors`: of the token and of those before it, of 64 bits; they are as many as `longest`."""
+    """How rows are chosen. `factors`: of the token and of those before it, of 64 bits; `longest` of them."""
 
     factors: tuple[int, ...]
     firsts: tuple[int, ...]  # of every head: its first row
@@ -93,4 +93,4 @@ def convolve(ops: Ops, x: Buffer, weights: Weight, streams: Streams, ngrams: Ngr
     channels = streams.count * streams.cols
     own = States(states.matrices, states.more_windows, None, states.paging)
     shape = StateShape(0, 0, 0, channels, ngrams.window)
-    ops.add_scaled(ssm_conv(ops, x, 0, weights, None, shape, own, ngrams.longest), 1.0, streams.rows)
+    ops.add_scaled(ssm_conv(ops, x, 0, Kernel(weights, apart=ngrams.longest), shape, own), 1.0, streams.rows)

@@ -57,7 +57,8 @@ def make_states(plan: Plan, layer: int, shape: StateShape) -> States:
     channels, taps = shape.more
     more = _buffer(plan, group, f"more_windows.{layer}", channels * taps) if taps else None
     table = table_offset(plan.n_ctx, plan.page, group.index)
-    return States(matrices, windows, more, {"PAGE": plan.page, "PAGES": pages_for(plan.n_ctx, plan.page), "TABLE": table})
+    paging = {"PAGE": plan.page, "PAGES": pages_for(plan.n_ctx, plan.page), "TABLE": table}
+    return States(matrices, windows, more, paging)
 
 
 def _buffer(plan: Plan, group: PageGroup, name: str, size: int) -> Buffer:

@@ -272,7 +272,7 @@ QKV_BIAS = {"qwen2", "qwen2moe", "starcoder2", "gpt2", "phi2", "gptneox", "gpt-o
 OUTPUT_BIAS = {"starcoder2", "gpt2", "phi2", "gptneox", "gpt-oss", "bert", "jina-bert-v2", "nomic-bert-moe"}
 UP_BIAS = {"starcoder2", "gpt2", "phi2", "gptneox", "bert"}
 DOWN_BIAS = UP_BIAS | {"jina-bert-v2", "nomic-bert-moe"}
-QK_NORM = {"qwen35", "qwen35moe", "qwen3next", "qwen4exp", "qwen3", "qwen3moe", "gemma3", "gemma-embedding", "lfm2"}  # of each head
+QK_NORM = {"qwen35", "qwen35moe", "qwen3next", "qwen3", "qwen3moe", "gemma3", "gemma-embedding", "lfm2"}  # of each head
 GATED_ATTENTION = {"qwen35", "qwen35moe", "qwen3next", "qwen4exp"}  # each head's queries, then its gates
 WIDE_QK_NORM = {"olmo2", "olmoe"}  # of the whole projection
 POST_NORMS = {"gemma2", "gemma3", "gemma-embedding", "olmo2", "glm4"}
@@ -323,7 +323,7 @@ ATTENTION_GATES = {"afmoe", "step35", "spark2_5", "muse-glimmer", "laguna", "k2-
 ATTENTION_GATES |= {"hrm_text"}
 EXPERT_WIDTH_KEY = {"qwen2moe", "qwen3moe", "gpt-oss", "qwen35moe", "qwen3next", "nemotron_h_moe"}
 QKV_BIAS |= {"dream"}
-QK_NORM |= {"llada-moe", "rnd1"}
+QK_NORM |= {"llada-moe", "rnd1", "qwen4exp"}
 EXPERT_WIDTH_KEY |= {"llada-moe", "rnd1"}
 EXPERT_WIDTH_KEY |= {preset["arch"] for preset in (*EXPERTS.values(), *LATENT.values())} - {"dbrx", "phimoe"}
 

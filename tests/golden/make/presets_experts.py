@@ -194,8 +194,9 @@ EXPERTS: dict[str, dict[str, Any]] = {
         **{**LED, "lead": 0, "n_head": 3, "n_kv": 1, "head_dim": 20, "n_ff_dense": 40, "n_ff": 20, "n_ff_shexp": 20},
         **{"sparse": (1, 32, 2, 128, 1), "gating": 1, "weights_norm": False, "probs_bias": True, "expert_gain": 6.0},
     },
-    # `streams`, `ngrams`: random_qwen4.py; `index`: heads, dimensions of a head and chosen positions of the index, which
-    # chooses all of a short context; `ratios`: positions of a block that it chooses; 0: the layer has no index.
+    # `streams`, `ngrams`: random_qwen4.py.
+    # `index`: heads, dimensions of a head and chosen positions of the index, which chooses
+    # all of a short context; `ratios`: positions of a block that it chooses; 0: the layer has no index.
     "qwen4exp": {
         "arch": "qwen4exp",
         **SLIM,

@@ -93,7 +93,8 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.matrix(prefix + "shortconv.out_proj.weight", width, width)
     if arch == "dbrx":
         file.norm(prefix + "attn_output_norm", width)  # the norm before its feed forward
-    if arch in POST_NORMS | NORM_AS_POST | GATED_ATTENTION - NO_NORM_BEFORE:  # of some, the norm before the feed forward
+    named_after = POST_NORMS | NORM_AS_POST | GATED_ATTENTION - NO_NORM_BEFORE
+    if arch in named_after:  # of some, the norm before the feed forward
         add_post_norm(file, c, prefix + "post_attention_norm")
     if arch in ENCODERS:
         file.norm(prefix + "attn_output_norm", width, bias=True)

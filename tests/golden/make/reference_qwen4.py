@@ -49,7 +49,7 @@ def mixed(model: ReferenceModel, streams: np.ndarray, name: str) -> tuple[np.nda
 
 def ngrams(model: ReferenceModel, ids: np.ndarray, streams: np.ndarray, prefix: str) -> np.ndarray:
     """What the embeddings of n-grams add to the streams."""
-    n, count, width = streams.shape
+    n, _, width = streams.shape
     found = model.tensors["per_layer_token_embd.weight"][rows(model, ids)].reshape(n, -1)
     key = normed(model, model.linear(found, prefix + "ple_key").reshape(streams.shape), prefix + "ple_norm_key")
     scores = (key * normed(model, streams, prefix + "ple_norm_query")).sum(-1) / np.sqrt(width)
