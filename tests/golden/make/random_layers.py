@@ -67,6 +67,8 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         random_recurrent.add_fixed_decay(file, c, prefix)
     elif "kv_rank" in c and kv_heads:
         windowed = "swa" in c and c["pattern"][i]
+        if "sharing" in c and not c["sharing"][i]:
+            c = c | {"index": None}
         random_latent.add_attention(file, c | c["swa"] | {"index": None} if windowed else c, prefix)
     elif kv_heads:
         add_attention(file, c, prefix, kv_heads)
@@ -125,6 +127,9 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.vector(prefix + "ffn_res_score.weight", width, std=0.15)
     if arch == "qwen4exp":
         random_qwen4.add_layer(file, c, i)
+    elif "mixed" in c:
+        random_latent.add_mixed_streams(file, c, prefix + "hc_attn")
+        random_latent.add_mixed_streams(file, c, prefix + "hc_ffn")
     elif "streams" in c:
         random_latent.add_streams(file, c, prefix + "hc_attn", 2)
         random_latent.add_streams(file, c, prefix + "hc_ffn", 2)

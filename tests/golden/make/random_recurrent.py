@@ -115,7 +115,7 @@ def add_kda(file: GgufFile, c: Settings, prefix: str) -> None:
         file.matrix(f"{prefix}ssm_{part}_a.weight", size, width)
         file.matrix(f"{prefix}ssm_{part}_b.weight", inner, size)
     file.matrix(prefix + "ssm_beta.weight", heads, width)
-    shape = (heads,) if c["arch"] == "kimi-k3" else (heads, 1)
+    shape = (heads,) if c["arch"] in ("kimi-k3", "glm5-next") else (heads, 1)
     file.constant(prefix + "ssm_a", -np.exp(file.random.standard_normal(shape) * 0.8))
     file.vector(prefix + "ssm_dt.bias", inner, mean=-1.0, std=0.8)
     file.norm(prefix + "ssm_norm", size)

@@ -97,6 +97,8 @@ class Reference(ReferenceModel):
             return self.norm(reference_t5.hidden(self, x), "enc.output_norm")
         if self.architecture == "kimi-k3":
             return self.norm(reference_checkpoints.hidden(self, x), "output_norm")
+        if self.architecture == "glm5-next":
+            return self.norm(reference_streams.mixed(self, x), "output_norm")
         if self.architecture == "hy_v4":
             return self.norm(reference_streams.hidden(self, x), "output_norm")
         if self.architecture == "qwen4exp":
