@@ -64,6 +64,7 @@ FIELDS: dict[str, list[str]] = {
         " streams_stride y stride",
         "spread_streams": "state count cols part parts factor:f eps:f products products_stride terms streams"
         " streams_stride x stride",
+        "remix_streams": "state count cols rounds eps:f products products_stride terms streams streams_stride x stride",
         "norm_streams": "state count cols scale:f eps:f norm x x_stride y y_stride",
         "mix_streams": "state count cols x x_stride gates gates_stride y y_stride",
         "embed_ngrams": "state per_token segments heads per_length longest end picture tokens tokens_stride hashes w"

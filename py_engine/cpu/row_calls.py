@@ -202,6 +202,14 @@ def attend_streams(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def remix_streams(m: Calls, op: Op) -> None:
+    addresses = {name: m.address(op, name) for name in ("products", "terms", "streams", "x")}
+    m.add(
+        "remix_streams", state=state_of(m, op), count=op.params["STREAMS"], cols=op.params["COLS"],
+        rounds=op.params["ROUNDS"], **addresses, **op.consts,
+    )  # fmt: skip
+
+
 def norm_streams(m: Calls, op: Op) -> None:
     addresses = {name: m.address(op, name) for name in ("norm", "x", "y")}
     m.add(
@@ -283,7 +291,7 @@ def mtp_input(m: Calls, op: Op) -> None:
 
 CALLS = (
     embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, altup_predict,
-    altup_correct, laurel, copy_columns, merge_streams, spread_streams, attend_streams, norm_streams,
+    altup_correct, laurel, copy_columns, merge_streams, spread_streams, attend_streams, remix_streams, norm_streams,
     mix_streams, embed_ngrams, gate_ngrams, sparse_gate, pool, pick_rows,
     shortconv, shortconv_all, mtp_input, switch_adapters,
 )  # fmt: skip

@@ -58,6 +58,7 @@ DECODERS: dict[str, str] = {
     "glm-dsa": "glm_dsa",
     "glm4": "glm4",
     "glm4moe": "qwen",
+    "glm5-next": "glm5_next",
     "gpt-oss": "gpt_oss",
     "gpt2": "gpt2",
     "gptneox": "gpt2",

@@ -12,7 +12,7 @@ STREAMS = "residual streams that its layers mix with each other, and attention t
 NEEDS: dict[str, str] = {
     **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), SOUND),
     **dict.fromkeys(("dflash", "eagle3", "gemma4-assistant"), DRAFT),
-    **dict.fromkeys(("deepseek4", "glm5-next"), STREAMS),
+    "deepseek4": STREAMS,
     "clef": "a head that scores the options of questions: it writes no text",
     "gptj": "an implementation to compare with: llama.cpp has none",
 }

@@ -38,6 +38,7 @@ class StateSpace:
     normalises: bool = False  # dt, keys and queries have norms without weights
     negative_rates: bool = False  # of decays with a bound: the file's are those of decays without one
     sigmoid_gates: bool = False  # of delta nets' results, in place of silu
+    unit_eps: float = 0.0  # of the L2 norms of delta nets; 0: that of the other norms
     decay_bound: float = 0.0  # of Kimi's: the smallest exponent of a decay; 0: there is none
 
     @classmethod
@@ -199,7 +200,8 @@ class RecurrentLayer:
         gates = ops.side_by_side("ssm_gates", [low_rank("f"), (x, beta)])
         rates = w.vector((b + "ssm_a", heads), (b + "ssm_dt.bias", inner))
         q, k, v = (Columns(mixed, i * inner) for i in range(3))
-        scan = Scan("delta", v, k, q, heads, Columns(gates), rates, inner, self.eps, per_key=True)
+        eps = ssm.unit_eps or self.eps
+        scan = Scan("delta", v, k, q, heads, Columns(gates), rates, inner, eps, per_key=True)
         y = ssm_scan(ops, replace(scan, bound=ssm.decay_bound, negative_rates=ssm.negative_rates), ssm.shape, states)
         z = ops.normed_stack("ssm_z", *low_rank("g"))
         weight = w.vector((b + "ssm_norm.weight", inner // heads))

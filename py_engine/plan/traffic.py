@@ -30,6 +30,7 @@ IN_PLACE = (
     "altup_predict",
     "gate_ngrams",
     "laurel",
+    "remix_streams",
     "rope_append",
     "scale_by",
     "soft_cap",

@@ -34,7 +34,7 @@ PRODUCERS = {"quantize_rows", "group_experts"} | ROUTERS  # of DERIVED
 ADDING = {  # to y or x, or that compute in place
     "add_media", "add_scaled", "soft_cap", "rope_append", "scale_by", "shift_scale", "pool", "normalize",
     "weighted_sum", "add_low_rank", "add_expert_low_rank", "add_direction", "altup_predict", "altup_correct", "laurel",
-    "gate_ngrams", "scale_queries", "spread_streams", "wkv7_inputs",
+    "gate_ngrams", "remix_streams", "scale_queries", "spread_streams", "wkv7_inputs",
 }  # fmt: skip
 # their buffers may have several rows per token
 OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum", "expert_low_rank", "add_expert_low_rank"}
