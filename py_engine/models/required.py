@@ -40,8 +40,8 @@ NOT_COMPARED = "gemma-embedding2 k2-horizon "  # newer than the llama.cpp that t
 LAYER_NORMED = "bloom codeshell gpt2 gptneox jais jais2 nemotron orion phimoe starcoder starcoder2 "  # and their biases
 SHARED_GATED = (  # experts and the shared expert have gates
     "afmoe bailingmoe bailingmoe2 bailingmoe3 cohere2moe deepseek deepseek2 deepseek2-ocr deepseek32 dots1 dots3note "
-    "exaone-moe glm-dsa glm4moe glm5-next hunyuan-moe hy_v4 laguna llama4 minimax-m3 mistral4 qwen2moe qwen35moe qwen3next "
-    "qwen4exp "
+    "exaone-moe glm-dsa glm4moe glm5-next hunyuan-moe hy_v4 laguna llama4 minimax-m3 mistral4 qwen2moe qwen35moe "
+    "qwen3next qwen4exp "
 )
 GATED_EXPERTS = SHARED_GATED + (
     "arctic dbrx gpt-oss granite_swa grovemoe kimi-linear lfm2moe llada-moe mellum minimax-m2 olmoe phimoe qwen3moe "
@@ -160,8 +160,8 @@ OUTSIDE = {  # of layers
     "position_embd.weight": only("bert gpt2 starcoder"),
     "output.bias": only("phi2 phimoe"),
     "output.weight": only(  # others' embeddings may serve
-        "apertus arwkv7 baichuan bailingmoe bailingmoe2 codeshell dbrx dots1 exaone-moe glm5-next gpt-oss gptneox hy_v4 "
-        "internlm2 jais kimi-k3 kimi-linear llada-moe maple mellum mimo2 minimax-m2 minimax-m3 muse-glimmer "
+        "apertus arwkv7 baichuan bailingmoe bailingmoe2 codeshell dbrx dots1 exaone-moe glm5-next gpt-oss gptneox "
+        "hy_v4 internlm2 jais kimi-k3 kimi-linear llada-moe maple mellum mimo2 minimax-m2 minimax-m3 muse-glimmer "
         "nemotron olmo2 olmoe orion phi2 phimoe plamo qwen qwen2moe rwkv6 rwkv6qwen2 rwkv7 stablelm step35 talkie "
         "xverse"
     ),

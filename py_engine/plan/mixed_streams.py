@@ -1,6 +1,6 @@
 """Ops of hyper-connections that also mix the residual streams with each other (Xie et al. 2025). Rows as in streams.py.
 
-The products of all streams' norm are weights to read the streams, to add to them, and of each stream in every other one.
+The products of all streams' norm are weights to read the streams, to add to them, and of each in every other one.
 """
 
 from __future__ import annotations

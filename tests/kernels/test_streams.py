@@ -3,7 +3,7 @@
 import numpy as np
 
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import gated_streams, streams
+from py_engine.plan import gated_streams, mixed_streams, streams
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.variants import in_pairs
@@ -74,3 +74,37 @@ def test_gated_streams(bench: Bench, n: int, cols: int, count: int, rank: int) -
     for rows, used in ((y, cols), (given.rows, wide)):
         check(bench, gpu[rows.name][:n, :used], host[rows.name][:n, :used])
     assert np.isnan(gpu[y.name][n:]).all()
+
+
+@in_pairs(("n, cols, count, rounds", [(1, 4, 4, 1), (3, 28, 4, 3), (2, 257, 3, 20), (4, 1100, 2, 2)]))
+def test_mixed_streams(bench: Bench, n: int, cols: int, count: int, rounds: int) -> None:
+    """A sum of all streams in each, and a row that is added; then their mean."""
+    ops = bench.begin(Setup(batch=n + 1, n=n))
+    x, wide, products = ops.rows("x", cols), count * cols, (2 + count) * count
+    bench.fill(x)[n:] = np.nan
+    given = streams.Streams(ops.rows("streams", wide), count, cols, 0.02)
+    values = bench.fill(given.rows)
+    values[:, wide:] = values[n:] = np.nan
+    matrix, terms = bench.weight("matrix", Q.F32, products, wide, 2.0), bench.vector("terms", 3 + products)
+    weights = mixed_streams.weights(ops, given, matrix, terms, EPS)
+    mixed_streams.remix(ops, x, given, weights, rounds)
+    y, ones = mixed_streams.mean(ops, given), f"ones.{wide}"
+    bench.data[ones] = np.frombuffer(bench.plan.constants[ones], np.float32).reshape(1, -1)
+    gpu, host = bench.run(ops)
+    for rows, used in ((y, cols), (given.rows, wide)):
+        check(bench, gpu[rows.name][:n, :used], host[rows.name][:n, :used])
+    assert np.isnan(gpu[y.name][n:]).all()
+
+
+def test_streams_are_mixed_as_the_reference_mixes_them(bench: Bench) -> None:
+    """In numpy: weights of every stream in every other sum to about 1."""
+    ops = bench.begin(Setup(batch=1, n=1))
+    given = streams.Streams(ops.rows("streams", 12), 3, 4, 0.0)
+    products, x = ops.rows("products", 15), ops.rows("x", 4)
+    bench.fill(products), bench.fill(given.rows)
+    bench.data[x.name] = np.zeros((1, 32), np.float32)
+    terms = bench.vector("terms", 18)
+    before = bench.data[given.rows.name][0, :12].reshape(3, 4).sum(axis=0)
+    mixed_streams.remix(ops, x, given, streams.StreamWeights(products, terms, 3), 50)
+    _, host = bench.run(ops)
+    np.testing.assert_allclose(host[given.rows.name][0, :12].reshape(3, 4).sum(axis=0), before, atol=1e-4)

@@ -80,6 +80,30 @@ def test_ngrams_that_no_kernel_can_embed_are_refused(changes: dict[str, Any], sa
         config("qwen35/qwen4exp.F16", **changes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"rope.dimension_count": 8}, "GLM 5.3 with attention that rotates is not supported."),
+        ({"rope.dimension_count": None}, "GLM 5.3 with attention that rotates is not supported."),
+        ({"attention.indexer.kpool": 3}, "an index that joins 3 keys and chooses 256 positions"),
+        ({"attention.indexer.kpool_select_tail": False}, "one that leaves out the newest"),
+        ({"hyper_connection.count": 2}, "GLM 5.3 needs 4 residual streams."),
+    ],
+    ids=str,
+)
+def test_what_no_kernel_runs_of_glm_5_3_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(WispError, match=says) as error:
+        config("latent/glm5-next.F16", **changes)
+    assert error.value.code == "unsupported_architecture"
+
+
+def test_limits_of_shared_experts_are_the_others_where_the_file_has_none() -> None:
+    assert config("latent/glm5-next.F16", **{"context_length": 4096}).context_length == 256
+    assert config("latent/glm5-next.F16").layer(0).activation == "clamped_silu<0.30000001192092896"
+    assert config("latent/glm5-next.F16").layer(0).expert_activation == "silu"
+    assert config("latent/glm5-next-shared.F16").layer(0).activation == "clamped_silu<0.5"
+
+
 def test_media_count_as_the_end_of_a_text_without_a_token_for_pictures() -> None:
     assert config("qwen35/qwen4exp.F16").ngrams.picture == 290
     assert config("qwen35/qwen4exp.F16", **{"ple.image_token_id": 0}).ngrams.picture == 51

@@ -50,9 +50,7 @@ def mixed(model: ReferenceModel, x: np.ndarray) -> np.ndarray:
     return np.asarray(streams.mean(0))
 
 
-def mixing_weights(
-    model: ReferenceModel, streams: np.ndarray, name: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def mixing_weights(model: ReferenceModel, streams: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Weights to read streams, to add to them, (n, streams), and of each in every other, (n, streams, streams).
 
     The last ones are normalised over the streams that they go to, and over those that they come from, in turn.
