@@ -152,11 +152,9 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
         caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, options.kv_type))
     block = mtp_block(header) if options.mtp else None
     mtp_cache = _mtp_cache(plan, cfg, block, options.kv_type) if block is not None else NO_CACHE
-    if shape := cfg.state_shape:
-        caches = [
-            replace(cache, states=make_states(plan, i, shape)) if cfg.has_state(i) else cache
-            for i, cache in enumerate(caches)
-        ]
+    for i in range(cfg.block_count):
+        if cfg.has_state(i) and (shape := cfg.layer(i).state_shape):
+            caches[i] = replace(caches[i], states=make_states(plan, i, shape))
     tables = {
         spec: _rope(plan, prefill, spec, model.NEOX or bool(spec.sections), f"rope_freqs.{n}", options.rope_factors)
         for n, spec in enumerate(dict.fromkeys(cfg.ropes))

@@ -1,4 +1,5 @@
 // The ops of recurrent layers: causal convolutions, scans of state matrices, gated norms.
+#include "formats.h"
 #include "ops.h"
 #include "runs.h"
 
@@ -32,8 +33,17 @@ void ssm_conv_work(const ssm_conv_call *r, u32 chunk, u32 chunks, u8 *scratch) {
     EACH_ROW(block, UP(size, 4)) {
       const u32 i = 4 * block, count = MIN(4, size - i);
       f32 columns[MAX_TAPS + 1][4] = {{0}};
-      for (u32 c = 0; c < count; c++)
-        for (u32 k = 0; k <= taps; k++) columns[k][c] = AT(f32, r->weights)[(i + c) * (taps + 1) + k];
+      const u32 apart = r->apart, own_weights = taps / apart + 1;
+      if (r->w) { // a matrix, in panels of 4 channels
+        const Format *f = &formats[r->type];
+        const u8 *unit = AT(u8, r->w) + panel_bytes(f, own_weights) * block;
+        f32 *kernel = (f32 *)scratch;
+        for (u32 k = 0; k < own_weights; k += f->values, unit += f->bytes) unpack(f, unit, kernel + 4 * k);
+        for (u32 k = 0; k < own_weights; k++) memcpy(columns[k * apart], kernel + 4 * k, 16);
+      } else {
+        for (u32 c = 0; c < count; c++)
+          for (u32 k = 0; k < own_weights; k++) columns[k * apart][c] = AT(f32, r->weights)[(i + c) * own_weights + k];
+      }
       v128_t weights[MAX_TAPS + 1], earlier[MAX_TAPS]; // inputs before the token, the latest first
       for (u32 k = 0; k <= taps; k++) weights[k] = wasm_v128_load(columns[k]);
       for (u32 k = 0; k < taps; k++) earlier[k] = splat(0);

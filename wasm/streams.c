@@ -115,6 +115,80 @@ void spread_streams_work(const spread_streams_call *r, u32 chunk, u32 chunks, u8
   }
 }
 
+// Streams mixed with each other (wgsl/remix_streams.wgsl).
+u32 remix_streams_chunks(const remix_streams_call *r) { return divided(batch_size(r->state), 1); }
+
+INLINE f32 stream_term(const remix_streams_call *r, const f32 *products, u32 at, u32 part) {
+  return products[at] * AT(f32, r->terms)[part] + AT(f32, r->terms)[3 + at];
+}
+
+// Divide `count` weights, `step` apart, by their sum.
+INLINE void normalise_weights(f32 *weights, u32 count, u32 step, f32 eps) {
+  f32 sum = eps;
+  for (u32 k = 0; k < count; k++) sum += weights[k * step];
+  for (u32 k = 0; k < count; k++) weights[k * step] /= sum;
+}
+
+void remix_streams_work(const remix_streams_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 count = r->count, cols = r->cols;
+  f32 *weights = (f32 *)scratch, *added = weights + count * count, *old = added + count; // of stream s in stream d
+  EACH_ROW(m, batch_size(r->state)) {
+    const f32 *x = ROW(r->x, r->stride, m), *products = ROW(r->products, r->products_stride, m);
+    f32 *streams = ROW(r->streams, r->streams_stride, m);
+    for (u32 s = 0; s < count; s++) {
+      f32 *own = weights + s * count, top = -3.4e38f;
+      added[s] = 2 * sigmoid1(stream_term(r, products, count + s, 1));
+      for (u32 d = 0; d < count; d++) {
+        own[d] = stream_term(r, products, (2 + s) * count + d, 2);
+        top = MAX(top, own[d]);
+      }
+      for (u32 d = 0; d < count; d++) own[d] = exp1(own[d] - top);
+      normalise_weights(own, count, 1, 0);
+      for (u32 d = 0; d < count; d++) own[d] += r->eps;
+    }
+    for (u32 round = 0; round < r->rounds; round++) {
+      for (u32 s = 0; s < count && round; s++) normalise_weights(weights + s * count, count, 1, r->eps);
+      for (u32 d = 0; d < count; d++) normalise_weights(weights + d, count, count, r->eps);
+    }
+    for (u32 k = 0; k < cols; k++) {
+      for (u32 s = 0; s < count; s++) old[s] = streams[s * cols + k];
+      for (u32 d = 0; d < count; d++) {
+        f32 sum = added[d] * x[k];
+        for (u32 s = 0; s < count; s++) sum += weights[s * count + d] * old[s];
+        streams[d * cols + k] = sum;
+      }
+    }
+  }
+}
+
+// The norm of each stream, with weights of its own (wgsl/norm_streams.wgsl).
+u32 norm_streams_chunks(const norm_streams_call *r) { return divided(batch_size(r->state) * r->count, 1); }
+
+void norm_streams_work(const norm_streams_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(item, batch_size(r->state) * r->count) {
+    const u32 m = item / r->count, first = item % r->count * r->cols;
+    const f32 *x = ROW(r->x, r->x_stride, m) + first, *norm = AT(f32, r->norm) + first;
+    f32 *y = ROW(r->y, r->y_stride, m) + first;
+    const f32 factor = r->scale * inverse_rms(x, r->cols, r->eps);
+    for (u32 k = 0; k < r->cols; k++) y[k] = x[k] * factor * norm[k];
+  }
+}
+
+// The sum of streams, gated (wgsl/mix_streams.wgsl).
+u32 mix_streams_chunks(const mix_streams_call *r) { return divided(batch_size(r->state), 1); }
+
+void mix_streams_work(const mix_streams_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  EACH_ROW(m, batch_size(r->state)) {
+    const f32 *x = ROW(r->x, r->x_stride, m), *gates = ROW(r->gates, r->gates_stride, m);
+    f32 *y = ROW(r->y, r->y_stride, m);
+    for (u32 k = 0; k < r->cols; k++) {
+      f32 sum = 0;
+      for (u32 at = k; at < r->count * r->cols; at += r->cols) sum += x[at] * sigmoid1(gates[at]);
+      y[k] = sum;
+    }
+  }
+}
+
 // The mean of stored streams and of x (wgsl/attend_streams.wgsl).
 u32 attend_streams_chunks(const attend_streams_call *r) { return divided(batch_size(r->state), 1); }
 

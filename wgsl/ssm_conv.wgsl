@@ -1,11 +1,16 @@
 // y[m] = silu(sum over k <= TAPS of weights[TAPS - k] * x[m - k], + bias) for each channel: the causal convolution before
-// the scan of a state. Grid (CHANNELS / THREADS, runs), or with tiles (CHANNELS / THREADS, tokens / TILE). The inputs
+// the scan of a state. APART: only every so many inputs before the token have weights. Grid (CHANNELS / THREADS, runs), or with tiles (CHANNELS / THREADS, tokens / TILE). The inputs
 // before the batch are in the sequence's window. Without tiles, this kernel also writes the window; tiles of one run
 // would read what others write, so ssm_window.wgsl follows them.
 #param CHANNELS
 #param TAPS // earlier inputs
 #param TILE // tokens of a workgroup; 0: a whole run
+#param APART // inputs between those that count; divides TAPS
 #param BIAS // 1: a bias is added
+#param MATRIX // 1: the weights are a matrix
+#if MATRIX
+#param QUANT // fragment of wgsl/quants that reads it
+#endif
 #param THREADS
 
 struct Params {
@@ -16,7 +21,12 @@ struct Params {
 #include "lib/halves.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> x: array<f32>; // (n, x_stride)
-@bind var<storage, read> weights: array<f32>; // (CHANNELS, TAPS + 1); the last weight is for the token itself
+#if MATRIX
+const W_GROUPS = 1u;
+#include "quants/${QUANT}.wgsl"
+#else
+@bind var<storage, read> weights: array<f32>; // (CHANNELS, SIZE); the last weight is for the token itself
+#endif
 #if BIAS
 @bind var<storage, read> bias: array<f32>; // (CHANNELS)
 #endif
@@ -27,6 +37,8 @@ struct Params {
 #endif
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 #include "lib/window.wgsl"
+
+const SIZE = TAPS / APART + 1u;
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(global_invocation_id) id: vec3u) {
@@ -46,6 +58,17 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   }
   let end = run_end(first);
 #endif
+#if MATRIX
+  var group = w_group(i, 0u);
+#endif
+  var kernel: array<f32, SIZE>;
+  for (var k = 0u; k < SIZE; k++) {
+#if MATRIX
+    kernel[k] = group[k / 4u][k % 4u];
+#else
+    kernel[k] = weights[i * SIZE + k];
+#endif
+  }
   var earlier: array<f32, TAPS>; // inputs before token m, the latest first
 #for k in TAPS
   earlier[${k}] = input_before(first, begin, ${k}u, i);
@@ -57,9 +80,9 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
 #endfor
     }
     let own = x[m * p.x_stride + p.first + i];
-    var sum = own * weights[i * (TAPS + 1u) + TAPS];
-#for k in TAPS
-    sum += earlier[${k}] * weights[i * (TAPS + 1u) + TAPS - 1u - ${k}u];
+    var sum = own * kernel[SIZE - 1u];
+#for k in TAPS // APART
+    sum += earlier[(${k} + 1) * APART - 1] * kernel[SIZE - 2u - ${k}u];
 #endfor
 #if BIAS
     sum += bias[i];

@@ -64,6 +64,13 @@ FIELDS: dict[str, list[str]] = {
         " streams_stride y stride",
         "spread_streams": "state count cols part parts factor:f eps:f products products_stride terms streams"
         " streams_stride x stride",
+        "remix_streams": "state count cols rounds eps:f products products_stride terms streams streams_stride x stride",
+        "norm_streams": "state count cols scale:f eps:f norm x x_stride y y_stride",
+        "mix_streams": "state count cols x x_stride gates gates_stride y y_stride",
+        "embed_ngrams": "state per_token segments heads per_length longest end picture tokens tokens_stride hashes w"
+        " type row0 rows cols x x_stride",
+        "gate_ngrams": "state count cols eps:f norms key key_stride value value_stride streams streams_stride y"
+        " y_stride",
         "attend_streams": "state count cols eps:f scores stored stored_stride x y stride",
         "sparse_gate": "state activation cols deviations:f x x_stride y y_stride",
         "pool": "state segments kind stride x y",
@@ -72,7 +79,7 @@ FIELDS: dict[str, list[str]] = {
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
         "shortconv_all": "state segments cols size weights x x_stride y y_stride",
         "ssm_window": f"{_CACHE} channels taps first windows x x_stride",
-        "ssm_conv": f"{_CACHE} tile channels taps first weights bias windows x x_stride y y_stride",
+        "ssm_conv": f"{_CACHE} tile channels taps apart first weights w type bias windows x x_stride y y_stride",
         "ssm_scan": f"{_CACHE} rule tiled per_key heads groups rows cols rates matrices x x_stride values k k_stride"
         " keys q q_stride queries gates g_stride dt beta eps:f bound:f y y_stride",
         "token_shift": f"{_CACHE} cols parts first rows window writes factors windows changes changes_stride x x_stride"

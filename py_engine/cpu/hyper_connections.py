@@ -1,4 +1,4 @@
-"""The kernels of plan/streams.py with numpy: twins of wgsl/{merge,spread,attend}_streams.wgsl."""
+"""The kernels of plan/*streams.py with numpy: twins of the files wgsl/*_streams.wgsl."""
 
 from __future__ import annotations
 
@@ -40,3 +40,32 @@ def attend_streams(c: Call) -> None:
     scores = normed(streams, c["scores"][0, :cols], c.consts["eps"]).sum(axis=2, keepdims=True)
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     c["y"][: c.n, :cols] = (weights / weights.sum(axis=1, keepdims=True) * streams).sum(axis=1)
+
+
+def norm_streams(c: Call) -> None:
+    shape = c.n, c.grid[1], c.params["COLS"]
+    streams = c["x"][: c.n, : shape[1] * shape[2]].reshape(shape)
+    out = normed(streams, c["norm"].reshape(-1)[: shape[1] * shape[2]].reshape(shape[1:]), c.consts["eps"])
+    c["y"][: c.n, : shape[1] * shape[2]] = np.float32(c.consts["scale"]) * out.reshape(c.n, -1)
+
+
+def mix_streams(c: Call) -> None:
+    shape = c.n, c.params["STREAMS"], c.params["COLS"]
+    x, gates = (c[name][: c.n, : shape[1] * shape[2]].reshape(shape) for name in ("x", "gates"))
+    c["y"][: c.n, : shape[2]] = (x / (1 + np.exp(-gates))).sum(axis=1)
+
+
+def remix_streams(c: Call) -> None:
+    count, cols, eps = c.params["STREAMS"], c.params["COLS"], np.float32(c.consts["eps"])
+    scales, bases = np.split(c["terms"][0][: 3 + (2 + count) * count], [3])
+    products = c["products"][: c.n, : len(bases)] * np.repeat(scales, (count, count, count * count)) + bases
+    added = 2 / (1 + np.exp(-products[:, count : 2 * count]))
+    mixing = products[:, 2 * count :].reshape(c.n, count, count)  # from each stream to every other
+    weights = np.exp(mixing - mixing.max(axis=2, keepdims=True))
+    weights = weights / weights.sum(axis=2, keepdims=True) + eps
+    for number in range(c.params["ROUNDS"]):
+        if number:
+            weights = weights / (weights.sum(axis=2, keepdims=True) + eps)
+        weights = weights / (weights.sum(axis=1, keepdims=True) + eps)
+    x = c["x"][: c.n, None, :cols] * added[:, :, None]
+    c["streams"][: c.n, : count * cols] = (weights.transpose(0, 2, 1) @ _streams(c) + x).reshape(c.n, -1)

@@ -24,9 +24,17 @@ from py_engine.cpu.attention import (
 from py_engine.cpu.call import Call
 from py_engine.cpu.convolutions import depthwise, shortconv, shortconv_all, subsample, unfold
 from py_engine.cpu.experts import experts, group_experts, route, weighted_sum
-from py_engine.cpu.hyper_connections import attend_streams, merge_streams, spread_streams
+from py_engine.cpu.hyper_connections import (
+    attend_streams,
+    merge_streams,
+    mix_streams,
+    norm_streams,
+    remix_streams,
+    spread_streams,
+)
 from py_engine.cpu.latent import head_products, head_products_transposed, latent_append, latent_expansion
 from py_engine.cpu.mtp import mtp_input
+from py_engine.cpu.ngrams import embed_ngrams, gate_ngrams
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, limits_of, normed, xielu
 from py_engine.cpu.products import matmul, matvec, matvec_small_batch, quantize_rows
 from py_engine.cpu.sampling import (
@@ -257,8 +265,8 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         ssm_window, ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion,
         add_low_rank, expert_low_rank, add_expert_low_rank, add_direction, altup_predict,
         altup_correct, laurel, copy_columns, sparse_gate,
-        attend_streams, merge_streams, spread_streams,
-        scale_queries,
+        attend_streams, merge_streams, spread_streams, remix_streams, norm_streams, mix_streams,
+        embed_ngrams, gate_ngrams, scale_queries,
         token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input, switch_adapters,
     )
 }  # fmt: skip

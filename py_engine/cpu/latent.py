@@ -16,7 +16,9 @@ def latent_append(c: Call) -> None:
     first, second = pairs(c.params["NEOX"], rope)
     order = np.stack([first, second], axis=1).reshape(-1)  # pairs become neighbours
     q = c["q"][: c.n, : heads * (nope + rope)].reshape(c.n, heads, nope + rope)[:, :, nope + order]
-    rotated = rotate(rotation, np.ascontiguousarray(q).reshape(c.n, heads * rope), places).reshape(c.n, heads, rope)
+    rotated = q
+    if rope:
+        rotated = rotate(rotation, np.ascontiguousarray(q).reshape(c.n, heads * rope), places).reshape(q.shape)
     if c.params["WHOLE"]:
         y = c["y"][: c.n, : heads * (nope + rope)].reshape(c.n, heads, -1)
         y[:, :, :nope] = c["q"][: c.n, : heads * (nope + rope)].reshape(c.n, heads, -1)[:, :, :nope]
@@ -24,7 +26,8 @@ def latent_append(c: Call) -> None:
     else:
         c["y"][: c.n, : heads * (rope + rank)].reshape(c.n, heads, rope + rank)[:, :, :rope] = rotated
     rows, kv = c.rows_of(c.positions, c.sequences), c["kv"][: c.n, c.consts["kv_first"] :]
-    c["k_cache"][rows, :rope] = rotate(rotation, np.ascontiguousarray(kv[:, rank + order]), places)
+    if rope:
+        c["k_cache"][rows, :rope] = rotate(rotation, np.ascontiguousarray(kv[:, rank + order]), places)
     c["k_cache"][rows, rope:] = normed(kv[:, :rank], c["norm"][0, :rank], c.consts["eps"])
 
 

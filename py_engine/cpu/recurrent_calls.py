@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from py_engine.cpu.call_layouts import RULES
-from py_engine.cpu.calls import Calls, batch_fields, paging_fields, segment_fields, state_of, stride_of
+from py_engine.cpu.calls import Calls, batch_fields, matrix_of, paging_fields, segment_fields, state_of, stride_of
 from py_engine.plan.plan import Op
 
 
 def ssm_conv(m: Calls, op: Op) -> None:
     m.add(
         "ssm_conv", **_window_fields(m, op), tile=op.params["TILE"], weights=m.address(op, "weights"),
-        bias=m.address(op, "bias"), y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+        bias=m.address(op, "bias"), apart=op.params["APART"], w=m.address(op, "w"),
+        type=matrix_of(op).type if "w" in op.bindings else 0, y=m.address(op, "y"), y_stride=op.consts["y_stride"],
     )  # fmt: skip
 
 

@@ -202,6 +202,46 @@ def attend_streams(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def remix_streams(m: Calls, op: Op) -> None:
+    addresses = {name: m.address(op, name) for name in ("products", "terms", "streams", "x")}
+    m.add(
+        "remix_streams", state=state_of(m, op), count=op.params["STREAMS"], cols=op.params["COLS"],
+        rounds=op.params["ROUNDS"], **addresses, **op.consts,
+    )  # fmt: skip
+
+
+def norm_streams(m: Calls, op: Op) -> None:
+    addresses = {name: m.address(op, name) for name in ("norm", "x", "y")}
+    m.add(
+        "norm_streams", state=state_of(m, op), count=op.grid[1], cols=op.params["COLS"], **addresses, **op.consts
+    )  # fmt: skip
+
+
+def mix_streams(m: Calls, op: Op) -> None:
+    addresses = {name: m.address(op, name) for name in ("x", "gates", "y")}
+    m.add(
+        "mix_streams", state=state_of(m, op), count=op.params["STREAMS"], cols=op.params["COLS"], **addresses,
+        **op.consts,
+    )  # fmt: skip
+
+
+def embed_ngrams(m: Calls, op: Op) -> None:
+    w, names = matrix_of(op), ("heads", "per_length", "longest", "end", "picture")
+    m.add(
+        "embed_ngrams", **batch_fields(m, op), **segment_fields(op),
+        **{name: op.params[name.upper()] for name in names}, tokens=m.address(op, "tokens"),
+        tokens_stride=stride_of(op, "tokens"), hashes=m.address(op, "hashes"), w=m.memory.of(w), type=w.type,
+        row0=op.consts["row0"], rows=w.rows, cols=w.cols, x=m.address(op, "x"), x_stride=op.consts["x_stride"],
+    )  # fmt: skip
+
+
+def gate_ngrams(m: Calls, op: Op) -> None:
+    addresses = {name: m.address(op, name) for name in ("norms", "key", "value", "streams", "y")}
+    m.add(
+        "gate_ngrams", state=state_of(m, op), count=op.grid[1], cols=op.params["COLS"], **addresses, **op.consts
+    )  # fmt: skip
+
+
 def sparse_gate(m: Calls, op: Op) -> None:
     m.add(
         "sparse_gate", state=state_of(m, op), activation=ACTIVATIONS[str(op.params["ACTIVATION"])],
@@ -251,6 +291,7 @@ def mtp_input(m: Calls, op: Op) -> None:
 
 CALLS = (
     embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, altup_predict,
-    altup_correct, laurel, copy_columns, merge_streams, spread_streams, attend_streams, sparse_gate, pool, pick_rows,
+    altup_correct, laurel, copy_columns, merge_streams, spread_streams, attend_streams, remix_streams, norm_streams,
+    mix_streams, embed_ngrams, gate_ngrams, sparse_gate, pool, pick_rows,
     shortconv, shortconv_all, mtp_input, switch_adapters,
 )  # fmt: skip

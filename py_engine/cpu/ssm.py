@@ -29,7 +29,10 @@ def half_after(c: Call, states: Array, position: int, m: int) -> Array:
 
 def ssm_conv(c: Call) -> None:
     channels, taps, first = c.params["CHANNELS"], c.params["TAPS"], c.consts["first"]
-    x, weights, y = c["x"][:, first : first + channels], c["weights"].reshape(channels, taps + 1), c["y"]
+    x, y, apart = c["x"][:, first : first + channels], c["y"], c.params["APART"]
+    weights = np.zeros((channels, taps + 1), np.float32)
+    given = c["w"][np.arange(channels)] if c.params.get("MATRIX") else c["weights"]
+    weights[:, ::apart] = given.reshape(channels, taps // apart + 1)
     for begin, end in runs(c):
         earlier = np.zeros((taps, channels), np.float32)  # the latest first
         for m in range(begin, end):

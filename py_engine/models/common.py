@@ -20,7 +20,7 @@ OF_LAYERS = (
 WITHOUT_DIVISORS = ("falcon-h1", "llada", "pangu-embedded", "deepseek2-ocr")
 # whose positions have axes if the file has sections of the rotation
 WITH_AXES = (
-    *("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "paddleocr"),
+    *("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen4exp", "paddleocr"),
     *("glm4", "glm4moe", "hunyuan_vl", "bailingmoe3"),
 )
 YARN_BETAS = ("mistral3", "grok", "k2-horizon")  # whose metadata's yarn_beta_fast and yarn_beta_slow count

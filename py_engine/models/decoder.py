@@ -317,11 +317,18 @@ class Layer:
         layer = RecurrentLayer(ssm, self.w, self.ops, self.b, self.cfg.eps)
         return layer.mixed(h, norm, self.cfg.embedding_length, states)
 
+    def project_recurrent(self, y: Buffer) -> Buffer:
+        """y times a recurrent layer's output matrix: (n, n_embd)."""
+        assert self.cfg.state_space is not None
+        return self.ops.project("out", y, *self._matrix(self._recurrent_output(), self.cfg.state_space.inner_size))
+
     def add_recurrent(self, y: Buffer, x: Buffer) -> None:
         """x += y times a recurrent layer's output matrix."""
         assert self.cfg.state_space is not None
-        name = "ssm_out" if self.b + "ssm_out.weight" in self.w else "attn_output"  # Kimi's
-        self._add(y, name, self.cfg.state_space.inner_size, self.cfg.post_norms[0], x)
+        self._add(y, self._recurrent_output(), self.cfg.state_space.inner_size, self.cfg.post_norms[0], x)
+
+    def _recurrent_output(self) -> str:
+        return "ssm_out" if self.b + "ssm_out.weight" in self.w else "attn_output"  # Kimi's
 
     def feed_forward(self, x: Buffer) -> Buffer:
         """The feed-forward network's hidden layer: (n, n_ff)."""

@@ -7,6 +7,7 @@ architectures `qwen35`, `qwen35moe` and `qwen3next`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
@@ -14,6 +15,7 @@ from py_engine.models import config, decoder
 from py_engine.models.common import count, rope_sections
 from py_engine.models.recurrent import StateSpace
 
+C = TypeVar("C", bound="Config")
 NEOX = True
 
 
@@ -22,7 +24,7 @@ class Config(config.Config):
     """The hyperparameters."""
 
     @classmethod
-    def from_gguf(cls, header: Header) -> Config:
+    def from_gguf(cls: type[C], header: Header) -> C:
         """Read and check the metadata."""
         base = super().from_gguf(header)
         sections = rope_sections(header) or ()

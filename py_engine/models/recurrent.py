@@ -13,7 +13,7 @@ from py_engine.models.common import dimension, natural, switch
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rows import RowNorm, norm_into
-from py_engine.plan.ssm import Columns, GatedNorm, Scan, gated_norm, ssm_conv, ssm_scan
+from py_engine.plan.ssm import Columns, GatedNorm, Kernel, Scan, gated_norm, ssm_conv, ssm_scan
 from py_engine.plan.states import MAX_TAPS, States, StateShape
 from py_engine.plan.weights import Weights
 
@@ -37,6 +37,8 @@ class StateSpace:
     convolves_keys: bool = True  # the convolution's channels are values, keys and queries; else values
     normalises: bool = False  # dt, keys and queries have norms without weights
     negative_rates: bool = False  # of decays with a bound: the file's are those of decays without one
+    sigmoid_gates: bool = False  # of delta nets' results, in place of silu
+    unit_eps: float = 0.0  # of the L2 norms of delta nets; 0: that of the other norms
     decay_bound: float = 0.0  # of Kimi's: the smallest exponent of a decay; 0: there is none
 
     @classmethod
@@ -170,7 +172,8 @@ class RecurrentLayer:
         scan = Scan("delta", v, k, q, ssm.group_count, Columns(rows, alpha), rates, alpha + heads, self.eps, tiled)
         y = ssm_scan(ops, scan, ssm.shape, states)
         weight = w.vector((b + "ssm_norm.weight", inner // heads))
-        return gated_norm(ops, y, rows, ssm.channels, inner, GatedNorm(heads, weight, self.eps, gate_first=False))
+        how = GatedNorm(heads, weight, self.eps, gate_first=False, sigmoid=ssm.sigmoid_gates)
+        return gated_norm(ops, y, rows, ssm.channels, inner, how)
 
     def kimi_delta_net(self, x: Buffer, norm: Weight | None, n_embd: int, states: States) -> Buffer:
         """mixed() of a gated delta net in which each dimension of a key has a decay of its own."""
@@ -197,7 +200,8 @@ class RecurrentLayer:
         gates = ops.side_by_side("ssm_gates", [low_rank("f"), (x, beta)])
         rates = w.vector((b + "ssm_a", heads), (b + "ssm_dt.bias", inner))
         q, k, v = (Columns(mixed, i * inner) for i in range(3))
-        scan = Scan("delta", v, k, q, heads, Columns(gates), rates, inner, self.eps, per_key=True)
+        eps = ssm.unit_eps or self.eps
+        scan = Scan("delta", v, k, q, heads, Columns(gates), rates, inner, eps, per_key=True)
         y = ssm_scan(ops, replace(scan, bound=ssm.decay_bound, negative_rates=ssm.negative_rates), ssm.shape, states)
         z = ops.normed_stack("ssm_z", *low_rank("g"))
         weight = w.vector((b + "ssm_norm.weight", inner // heads))
@@ -243,4 +247,4 @@ class RecurrentLayer:
         values = ssm.channels * ssm.conv_kernel // len(parts)
         weights = w.vector(*((f"{b}ssm_conv1d{part}.weight", values) for part in parts))
         bias = w.optional_vector((b + "ssm_conv1d.bias", ssm.channels))
-        return ssm_conv(self.ops, x, first, weights, bias, ssm.shape, states)
+        return ssm_conv(self.ops, x, first, Kernel(weights, bias), ssm.shape, states)

@@ -40,7 +40,8 @@ NOT_COMPARED = "gemma-embedding2 k2-horizon "  # newer than the llama.cpp that t
 LAYER_NORMED = "bloom codeshell gpt2 gptneox jais jais2 nemotron orion phimoe starcoder starcoder2 "  # and their biases
 SHARED_GATED = (  # experts and the shared expert have gates
     "afmoe bailingmoe bailingmoe2 bailingmoe3 cohere2moe deepseek deepseek2 deepseek2-ocr deepseek32 dots1 dots3note "
-    "exaone-moe glm-dsa glm4moe hunyuan-moe hy_v4 laguna llama4 minimax-m3 mistral4 qwen2moe qwen35moe qwen3next "
+    "exaone-moe glm-dsa glm4moe glm5-next hunyuan-moe hy_v4 laguna llama4 minimax-m3 mistral4 qwen2moe qwen35moe "
+    "qwen3next qwen4exp "
 )
 GATED_EXPERTS = SHARED_GATED + (
     "arctic dbrx gpt-oss granite_swa grovemoe kimi-linear lfm2moe llada-moe mellum minimax-m2 olmoe phimoe qwen3moe "
@@ -53,7 +54,7 @@ UNGATED = (  # some or all layers have no gates, or they are rows of ffn_up
 )
 LAYERS = (
     # norms
-    Need("attn_norm.weight", all_but(ENCODERS + POST_NORMED + NOT_COMPARED + "deci modern-bert nanbeige")),
+    Need("attn_norm.weight", all_but(ENCODERS + POST_NORMED + NOT_COMPARED + "deci modern-bert nanbeige qwen4exp")),
     Need("attn_norm.weight", only("deci nanbeige"), "attn_output.weight"),
     Need("attn_norm.weight", only("modern-bert"), first=1),
     Need("attn_norm.bias", only(LAYER_NORMED + "falcon phi2 rwkv6 rwkv7 stablelm")),
@@ -63,8 +64,8 @@ LAYERS = (
         "ffn_norm.weight",
         all_but(
             ENCODERS + POST_NORMED + NOT_COMPARED + "cohere2 cohere2moe command-r dbrx deci falcon falcon-h1 glm4moe "
-            "gpt-oss mamba mamba2 nanbeige nemotron_h nemotron_h_moe phi2 plamo qwen35 qwen35moe qwen3next rwkv6 rwkv7 "
-            "seed_oss stablelm"
+            "gpt-oss mamba mamba2 nanbeige nemotron_h nemotron_h_moe phi2 plamo qwen35 qwen35moe qwen3next "
+            "qwen4exp rwkv6 rwkv7 seed_oss stablelm"
         ),
     ),
     Need("ffn_norm.weight", only("deci nanbeige"), "ffn_up.weight"),
@@ -86,6 +87,7 @@ LAYERS = (
     Need("attn_sub_norm.weight", only("bitnet")),
     Need("ffn_sub_norm.weight", only("bitnet")),
     Need("attn_q_norm.weight", only("gemma4")),
+    Need("attn_q_norm.weight", only("qwen4exp"), "attn_q.weight"),
     Need("attn_k_norm.weight", only("dots3note gemma3n")),
     # attention
     Need("attn_qkv.bias", only("bloom gpt2 gptneox jais qwen starcoder"), "attn_qkv.weight"),
@@ -123,7 +125,7 @@ LAYERS = (
     Need(
         "exp_probs_b.bias",
         only(
-            "afmoe bailingmoe3 dots3note glm4moe kimi-k3 kimi-linear laguna lfm2moe minimax-m2 minimax-m3 "
+            "afmoe bailingmoe3 dots3note glm4moe glm5-next kimi-k3 kimi-linear laguna lfm2moe minimax-m2 minimax-m3 "
             "nemotron_h_moe"
         ),
         "ffn_gate_inp.weight",
@@ -137,7 +139,8 @@ LAYERS = (
         "ffn_down_shexp.weight",
     ),
     Need("ffn_gate_shexp.weight", only(SHARED_GATED + "ernie4_5-moe granitehybrid"), "ffn_up_shexp.weight"),
-    Need("ffn_gate_inp_shexp.weight", only("qwen2moe qwen35moe qwen3next"), "ffn_up_shexp.weight"),
+    Need("ffn_gate_inp_shexp.weight", only("qwen2moe qwen35moe qwen3next qwen4exp"), "ffn_up_shexp.weight"),
+    Need("ffn_down_shexp.weight", only("qwen4exp")),
     # states
     Need("ssm_norm.weight", only("granitehybrid mamba2 nemotron_h nemotron_h_moe"), "ssm_conv1d.weight"),
     Need("ssm_conv1d.bias", only("jamba mamba mamba2"), "ssm_conv1d.weight"),
@@ -148,7 +151,7 @@ LAYERS = (
     Need("channel_mix_receptance.weight", only("rwkv6")),
 )
 OUTSIDE = {  # of layers
-    "output_norm.weight": all_but(ENCODERS + NOT_COMPARED + "hrm_text lfm2 lfm2moe neo-bert olmo talkie"),
+    "output_norm.weight": all_but(ENCODERS + NOT_COMPARED + "hrm_text lfm2 lfm2moe neo-bert olmo qwen4exp talkie"),
     "output_norm.bias": only(LAYER_NORMED + "falcon phi2 rwkv6 rwkv7 stablelm"),
     "enc.output_norm.weight": only("neo-bert"),
     "token_embd_norm.weight": only("lfm2 lfm2moe rwkv6 rwkv7"),
@@ -157,8 +160,8 @@ OUTSIDE = {  # of layers
     "position_embd.weight": only("bert gpt2 starcoder"),
     "output.bias": only("phi2 phimoe"),
     "output.weight": only(  # others' embeddings may serve
-        "apertus arwkv7 baichuan bailingmoe bailingmoe2 codeshell dbrx dots1 exaone-moe gpt-oss gptneox hy_v4 "
-        "internlm2 jais kimi-k3 kimi-linear llada-moe maple mellum mimo2 minimax-m2 minimax-m3 muse-glimmer "
+        "apertus arwkv7 baichuan bailingmoe bailingmoe2 codeshell dbrx dots1 exaone-moe glm5-next gpt-oss gptneox "
+        "hy_v4 internlm2 jais kimi-k3 kimi-linear llada-moe maple mellum mimo2 minimax-m2 minimax-m3 muse-glimmer "
         "nemotron olmo2 olmoe orion phi2 phimoe plamo qwen qwen2moe rwkv6 rwkv6qwen2 rwkv7 stablelm step35 talkie "
         "xverse"
     ),

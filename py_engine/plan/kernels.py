@@ -73,6 +73,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1, "SLOTS": 1, "HEADS_EA
         "IN_ORDER",
         "GROUPS",
         "SHARING",
+        "MATRIX",
         "PER_KEY",
         "SIGMOID",
         "NOPE",

@@ -15,23 +15,33 @@ MAX_LANES = 8  # threads of ssm_scan.wgsl that share rows of the matrix
 CHUNK_VALUES = 1024  # of keys, and of queries, in a workgroup's memory
 
 
-def ssm_conv(
-    ops: Ops, x: Buffer, first: int, weights: Weight, bias: Weight | None, shape: StateShape, states: States
-) -> Buffer:
-    """silu of the causal convolution along the sequence of x[:, first : first + channels]: (n, channels).
+@dataclass(frozen=True)
+class Kernel:
+    """A convolution's weights: taps / apart + 1 of each channel, one after the other, or the rows of a matrix.
 
-    `weights` (channels, taps + 1); the last weight is for the token itself.
+    The last one is for the token itself, each other one for the input `apart` tokens before the next one's.
     """
+
+    weights: Weight
+    bias: Weight | None = None
+    apart: int = 1
+
+
+def ssm_conv(ops: Ops, x: Buffer, first: int, kernel: Kernel, shape: StateShape, states: States) -> Buffer:
+    """silu of the causal convolution along the sequence of x[:, first : first + channels]: (n, channels)."""
+    weights, bias = kernel.weights, kernel.bias
     y = ops.rows("convolved", shape.channels)
     tile = 0 if ops.small_batch else TILE
     sizes = {"CHANNELS": shape.channels, "TAPS": shape.taps} | states.paging | ops.state_params
     columns = {"x_stride": x.shape[1], "first": first}
-    groups = -(-shape.channels // THREADS)
+    groups, matrix = -(-shape.channels // THREADS), weights.rows > 1
     ops.add(
         "ssm_conv",
-        sizes | {"TILE": tile, "BIAS": int(bias is not None)},
+        sizes
+        | {"TILE": tile, "APART": kernel.apart, "BIAS": int(bias is not None)}
+        | ({"MATRIX": 1, "QUANT": weights.layout.fragment} if matrix else {}),
         columns | {"y_stride": y.shape[1]},
-        {"state": ops.state, "x": x, "weights": weights, "windows": states.windows, "y": y}
+        {"state": ops.state, "x": x, "w" if matrix else "weights": weights, "windows": states.windows, "y": y}
         | ({"bias": bias} if bias else {}),
         groups,
         *([PerToken(tile)] if tile else _runs(ops)),

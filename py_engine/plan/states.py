@@ -22,13 +22,17 @@ SLOTS_PER_SEQUENCE = 2  # that the slots grow to at most: its own, and a snapsho
 
 @dataclass(frozen=True)
 class StateShape:
-    """The sizes of a layer's state: `heads` matrices (rows, cols), and `taps` earlier inputs of `channels` channels."""
+    """The sizes of a layer's state: `heads` matrices (rows, cols), and `taps` earlier inputs of `channels` channels.
+
+    `more`: the channels and taps of a second convolution, if the layer has one.
+    """
 
     heads: int
     rows: int
     cols: int
     channels: int
     taps: int
+    more: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class States:
 
     matrices: Buffer
     windows: Buffer
+    more_windows: Buffer | None  # of a second convolution
     paging: dict[str, int]  # the #params of lib/pages.wgsl
 
 
@@ -49,8 +54,11 @@ def make_states(plan: Plan, layer: int, shape: StateShape) -> States:
         plan.page_groups.append(group)
     sizes = {"matrices": shape.heads * shape.rows * shape.cols, "windows": shape.taps * shape.channels}
     matrices, windows = (_buffer(plan, group, f"{name}.{layer}", size) for name, size in sizes.items())
+    channels, taps = shape.more
+    more = _buffer(plan, group, f"more_windows.{layer}", channels * taps) if taps else None
     table = table_offset(plan.n_ctx, plan.page, group.index)
-    return States(matrices, windows, {"PAGE": plan.page, "PAGES": pages_for(plan.n_ctx, plan.page), "TABLE": table})
+    paging = {"PAGE": plan.page, "PAGES": pages_for(plan.n_ctx, plan.page), "TABLE": table}
+    return States(matrices, windows, more, paging)
 
 
 def _buffer(plan: Plan, group: PageGroup, name: str, size: int) -> Buffer:

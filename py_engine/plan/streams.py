@@ -31,7 +31,7 @@ class StreamWeights:
     """`parts` weights of each stream: `products` (n, parts * count), and `terms`, the parts' scales, then all bases."""
 
     products: Buffer
-    terms: Weight
+    terms: Weight | Buffer
     parts: int
 
 
@@ -57,8 +57,8 @@ def merge(ops: OpList, streams: Streams, given: StreamWeights) -> Buffer:
 
 
 def spread(ops: OpList, x: Buffer, streams: Streams, given: StreamWeights, factor: float) -> None:
-    """Each stream += x times the second of its weights, whose sigmoid is multiplied by the factor."""
-    _add(ops, "spread_streams", streams, given, {"x": x}, 1, factor)
+    """Each stream += x times the last of its weights, whose sigmoid is multiplied by the factor."""
+    _add(ops, "spread_streams", streams, given, {"x": x}, given.parts - 1, factor)
 
 
 def _add(

@@ -28,7 +28,9 @@ IN_PLACE = (
     "add_scaled",
     "altup_correct",
     "altup_predict",
+    "gate_ngrams",
     "laurel",
+    "remix_streams",
     "rope_append",
     "scale_by",
     "soft_cap",
@@ -133,8 +135,9 @@ def _weight_bytes(op: Op, name: str, weight: Weight, n: int) -> int:
     """Bytes read of a matrix: the tokens' rows of an embedding table, the chosen experts, else all."""
     if name not in MATRICES:
         return weight.plane_bytes("w_qs")
-    if op.kernel == "embed":
-        rows = 1 if op.params["ROW"] == "first" else min(n, weight.rows)
+    if op.kernel in ("embed", "embed_ngrams"):
+        each = int(op.params.get("HEADS", 1))
+        rows = 1 if op.params.get("ROW") == "first" else min(n * each, weight.rows)
         return rows * sum(weight.plane_row_bytes(plane) for plane in weight.layout.planes)
     if op.params.get("EXPERTS"):
         return weight.nbytes * min(int(op.params["EXPERTS"]), n * int(op.params["USED"])) // int(op.params["EXPERTS"])

@@ -28,6 +28,7 @@ UNREAD: dict[str, tuple[str, ...]] = {
     "mimo2": ("attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"),
     "nomic-bert": ("ffn_up.bias", "ffn_down.bias"),
     "qwen2vl": ("output.bias",),
+    "qwen4exp": ("attn_q.bias", "attn_k.bias", "attn_v.bias"),
     "refact": ("attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"),
 }
 LAYER = re.compile(r"blk\.\d+\.")

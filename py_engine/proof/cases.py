@@ -34,7 +34,7 @@ PRODUCERS = {"quantize_rows", "group_experts"} | ROUTERS  # of DERIVED
 ADDING = {  # to y or x, or that compute in place
     "add_media", "add_scaled", "soft_cap", "rope_append", "scale_by", "shift_scale", "pool", "normalize",
     "weighted_sum", "add_low_rank", "add_expert_low_rank", "add_direction", "altup_predict", "altup_correct", "laurel",
-    "scale_queries", "spread_streams", "wkv7_inputs",
+    "gate_ngrams", "remix_streams", "scale_queries", "spread_streams", "wkv7_inputs",
 }  # fmt: skip
 # their buffers may have several rows per token
 OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum", "expert_low_rank", "add_expert_low_rank"}
@@ -147,6 +147,9 @@ class _Maker:
         op, n = part.op, case.batch.n
         if b.name in self.plan.constants and name != "x":
             given = np.frombuffer(self.plan.constants[b.name], DTYPES[b.dtype])
+            if name == "hashes":  # heads choose rows of the part of the table, and some beside it
+                given = given.copy()
+                given[2 * int(op.params["LONGEST"]) :].reshape(-1, 2)[:] = 0, op.consts["row0"] + op.consts["rows"] + 3
             return np.concatenate([given, np.zeros(prod(b.shape) - len(given), given.dtype)]).reshape(b.shape)
         if name == "taps":
             rows = int(op.consts["row0"] + op.consts["rows"]) + 2 if "rows" in op.consts else n
@@ -296,7 +299,7 @@ def _adds(op: Op, name: str) -> bool:
         return op.params["ROW"] != "token"
     adds = op.kernel in ADDING or op.params.get("EPILOGUE") in ("add", "accumulate")
     adds = adds or bool(op.params.get("ADD") or op.params.get("IN_PLACE"))
-    return name in ("x", "y") and adds
+    return adds and name in (("streams",) if "streams" in op.bindings else ("x", "y"))
 
 
 def _attends(op: Op) -> bool:

@@ -38,7 +38,7 @@ def reduced(op: Op, head_count: int = HEADS) -> Reduced:
         return _attention(op, head_count)
     if op.kernel in ("rope_append", "norm_rope_append"):
         return _rotation(op)
-    if op.kernel == "embed":
+    if op.kernel in ("embed", "embed_ngrams"):
         return _embed(op)
     if op.kernel == "latent_expansion":
         return _expansion(op)
@@ -190,5 +190,5 @@ def _embed(op: Op) -> Reduced:
     table = op.bindings["w"]
     assert isinstance(table, Weight)
     rows = min(table.rows, EMBEDDED_ROWS)
-    consts = dict(op.consts) | {"rows": rows, "row0": 0 if op.params["ROW"] == "first" else 3}
+    consts = dict(op.consts) | {"rows": rows, "row0": 0 if op.params.get("ROW") == "first" else 3}
     return Reduced(replace(op, consts=consts), {}, {"w": rows})

@@ -50,6 +50,31 @@ def test_latent_append(bench: Bench, kv_type: str, batch: int, neox: bool) -> No
     assert np.isfinite(gpu[cache.k.name]).all(axis=1).sum() == batch
 
 
+@in_turn("kv_type, whole", [("f16", True), ("f32", False)])
+def test_latents_without_a_rotated_part(bench: Bench, kv_type: str, whole: bool) -> None:
+    """GLM 5.3's: a row of the cache is the latent alone, and query heads are copied, if they are whole."""
+    shape, ops = replace(SHAPE, rope=0), bench.begin(Setup(batch=4, n=3, pos=62, n_ctx=192, seq=2))
+    q, kv = ops.rows("q_heads", shape.heads * shape.nope), ops.rows("low", shape.rank)
+    for b in (q, kv):
+        bench.fill(b)
+    cache = latent.make_latent_cache(ops.plan, 0, shape, kv_type, page_group(ops.plan, 0))
+    bench.data[cache.k.name] = np.full(cache.k.shape, np.nan, np.float16 if kv_type == "f16" else np.float32)
+    rope = Rope(0, False, ops.buffer("freqs", (4,), "u32", "state"), 1.0)
+    y = ops.rows("q", shape.heads * shape.nope if whole else shape.heads * shape.row)
+    given = Appended(q, Columns(kv), bench.vector("norm", shape.rank), rope)
+    latent.append(ops, given, cache, shape, y, EPS, whole=whole)
+    gpu, host = bench.run(ops)
+    rows = bench.cache_rows(range(62, 65), 2)
+    got, want = (x[cache.k.name][rows].astype(np.float32) for x in (gpu, host))
+    check(bench, got, want, max(tolerance(bench), 1e-6))
+    assert np.isfinite(gpu[cache.k.name]).all(axis=1).sum() == len(rows)
+    if whole:
+        used = shape.heads * shape.nope
+        np.testing.assert_array_equal(gpu[y.name][:3, :used], bench.data[q.name][:3, :used])
+    else:
+        assert np.isnan(gpu[y.name]).all()
+
+
 @in_pairs(
     ("transposed", [False, True]),
     ("type, rows, cols", [(Q.F16, 12, 36), (Q.Q8_0, 20, 64), (Q.Q4_K, 8, 256), (Q.F32, 72, 20)]),

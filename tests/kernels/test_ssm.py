@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Weight
-from py_engine.plan.ssm import Columns, GatedNorm, Scan, gated_norm, ssm_conv, ssm_scan
+from py_engine.plan.ssm import Columns, GatedNorm, Kernel, Scan, gated_norm, ssm_conv, ssm_scan
 from py_engine.plan.states import StateShape
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
@@ -28,7 +29,25 @@ def test_convolution(bench: Bench, setup: Setup, channels: int, taps: int, bias:
     x = ops.rows("x", channels + 9)
     bench.fill(x)
     weights = bench.vector("weights", channels * (taps + 1))
-    y = ssm_conv(ops, x, 5, weights, bench.vector("bias", channels) if bias else None, shape, found)
+    y = ssm_conv(ops, x, 5, Kernel(weights, bench.vector("bias", channels) if bias else None), shape, found)
+    gpu, host = bench.run(ops)
+    compare(bench, found, y.name, channels, gpu, host)
+
+
+@in_turn("setup, channels, size, apart", [(setup, *[(70, 4, 3), (33, 2, 4)][i % 2]) for i, setup in enumerate(BATCHES)])
+def test_convolution_of_distant_inputs(bench: Bench, setup: Setup, channels: int, size: int, apart: int) -> None:
+    """The weights are a matrix's rows; inputs between those that count are not multiplied."""
+    ops = bench.begin(setup)
+    shape = StateShape(1, 1, 1, channels, (size - 1) * apart)
+    found = states(bench, shape, setup)
+    windows = bench.data[found.windows.name]
+    for position in {setup.pos, *(position for position, _ in setup.places)} - {0}:  # zeros before a sequence
+        before = windows[:, (position - 1) % 2, position * channels :]
+        before[~np.isnan(before)] = 0
+    x = ops.rows("x", channels)
+    bench.fill(x)
+    weights = bench.weight("kernel", (Q.F16, Q.F32)[apart % 2], channels, size)
+    y = ssm_conv(ops, x, 0, Kernel(weights, apart=apart), shape, found)
     gpu, host = bench.run(ops)
     compare(bench, found, y.name, channels, gpu, host)
 

@@ -149,7 +149,8 @@ async def test_constrained_answers_are_those_of_numpy() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["llama/llama.Q4_K_M", "granite/granitehybrid.F16", "qwen35/qwen35.F16", "rwkv/rwkv7.F16"]
+    "name",
+    ["llama/llama.Q4_K_M", "granite/granitehybrid.F16", "qwen35/qwen35.F16", "qwen35/qwen4exp.F16", "rwkv/rwkv7.F16"],
 )
 async def test_a_batch_gives_each_sequence_the_text_that_it_gets_alone(name: str) -> None:
     """Of seeded requests side by side. Small batches compute each row as a single step does."""

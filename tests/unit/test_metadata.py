@@ -55,6 +55,59 @@ def test_an_index_limits_the_context() -> None:
     assert config("experts/minimax-m3.F16", **{"context_length": 4096}).context_length == 4 * 64
     assert config("latent/hy_v4-index.F16", **{"context_length": 4096}).context_length == 256
     assert config("latent/hy_v4.F16", **{"context_length": 4096}).context_length == 4096
+    assert config("qwen35/qwen4exp.F16", **{"context_length": 4096}).context_length == 256
+    assert config("qwen35/qwen4exp-plain.F16", **{"context_length": 4096}).context_length == 4096
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"ple.layers": [0, 1]}, r"Only one layer can add n-grams; qwen4exp.ple.layers is \[0, 1\]."),
+        ({"ple.layers": [2]}, "Layers that add n-grams must be recurrent."),
+        ({"ple.layers": [7]}, "Layers that add n-grams must be recurrent."),
+        ({"ple.ngram_size": 1}, "Wisp cannot embed n-grams of 1 tokens with 2 heads of 12 columns each, of 48."),
+        ({"ple.heads_per_ngram": 1}, "Wisp cannot embed n-grams of 3 tokens with 1 heads of 12 columns each, of 48."),
+        ({"ple.conv_kernel": 1}, "a convolution of n-grams over 1 inputs, each 3 tokens after the one before."),
+        ({"ple.conv_kernel": 7}, "a convolution of n-grams over 7 inputs, each 3 tokens after the one before."),
+        ({"ple.layer_multipliers": [1, 2]}, "qwen4exp.ple.layer_multipliers must have 3 whole numbers."),
+        ({"ple.head_offsets": [0, 1, 2, 1 << 31]}, "qwen4exp.ple.head_offsets must have 4 whole numbers."),
+        ({"ple.head_vocab_sizes": [3, 0, 3, 3]}, "The rows of n-grams' heads are not those of a table."),
+    ],
+    ids=str,
+)
+def test_ngrams_that_no_kernel_can_embed_are_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(WispError, match=says):
+        config("qwen35/qwen4exp.F16", **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"rope.dimension_count": 8}, "GLM 5.3 with attention that rotates is not supported."),
+        ({"rope.dimension_count": None}, "GLM 5.3 with attention that rotates is not supported."),
+        ({"attention.indexer.kpool": 3}, "an index that joins 3 keys and chooses 256 positions"),
+        ({"attention.indexer.kpool_select_tail": False}, "one that leaves out the newest"),
+        ({"hyper_connection.count": 2}, "GLM 5.3 needs 4 residual streams."),
+    ],
+    ids=str,
+)
+def test_what_no_kernel_runs_of_glm_5_3_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(WispError, match=says) as error:
+        config("latent/glm5-next.F16", **changes)
+    assert error.value.code == "unsupported_architecture"
+
+
+def test_limits_of_shared_experts_are_the_others_where_the_file_has_none() -> None:
+    assert config("latent/glm5-next.F16", **{"context_length": 4096}).context_length == 256
+    assert config("latent/glm5-next.F16").layer(0).activation == "clamped_silu<0.30000001192092896"
+    assert config("latent/glm5-next.F16").layer(0).expert_activation == "silu"
+    assert config("latent/glm5-next-shared.F16").layer(0).activation == "clamped_silu<0.5"
+
+
+def test_media_count_as_the_end_of_a_text_without_a_token_for_pictures() -> None:
+    assert config("qwen35/qwen4exp.F16").ngrams.picture == 290
+    assert config("qwen35/qwen4exp.F16", **{"ple.image_token_id": 0}).ngrams.picture == 51
+    assert config("qwen35/qwen4exp.F16", **{"ple.layers": []}).ngrams is None
 
 
 def test_a_vocabulary_without_tokens_of_pictures_is_refused() -> None:

@@ -23,7 +23,8 @@ from tests.support.model_files import ModelFiles
 pytestmark = pytest.mark.slow
 
 HYBRID = GOLDEN / "granite" / "granitehybrid.F16.gguf"
-MODELS = [HYBRID, GOLDEN / "qwen35" / "qwen35.F16.gguf"]
+MODELS = [HYBRID, GOLDEN / "qwen35" / "qwen35.F16.gguf", GOLDEN / "qwen35" / "qwen4exp.F16.gguf"]
+MODELS += [GOLDEN / "latent" / "glm5-next.F16.gguf"]
 MODELS += [GOLDEN / "mamba" / "mamba2.F16.gguf", GOLDEN / "rwkv" / "rwkv7.F16.gguf"]  # without pages
 in_every_model = pytest.mark.parametrize("model", MODELS, ids=lambda path: path.stem)
 PROMPT = [7 * i % 250 for i in range(40)]

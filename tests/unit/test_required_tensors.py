@@ -95,6 +95,8 @@ def test_projectors_that_lack_any_tensor_of_the_table_are_refused() -> None:
         ("llama/llama.F16", "output_norm.weight"), ("gemma4/gemma4.F16", "rope_freqs.weight"),
         ("gpt_oss/gpt-oss.F16", "blk.1.attn_sinks.weight"), ("experts/step35.F16", "blk.0.ffn_gate.weight"),
         ("experts/step35.F16", "blk.1.ffn_gate_shexp.weight"), ("latent/kimi-k3.F16", "blk.1.ffn_gate_shexp.weight"),
+        ("latent/glm5-next.F16", "blk.1.ffn_up_shexp.weight"), ("latent/glm5-next.F16", "blk.3.exp_probs_b.bias"),
+        ("qwen35/qwen4exp.F16", "blk.2.attn_q_norm.weight"), ("qwen35/qwen4exp.F16", "blk.0.ffn_down_shexp.weight"),
         ("vision/glm5v.mmproj", "v.blk.0.ffn_gate.weight"), ("vision/qwen2vl.mmproj", "mm.0.bias"),
     ],
 )  # fmt: skip

@@ -74,6 +74,13 @@ def test_biases_of_queries_with_gates(change: Change, tmp_path: Path) -> None:
     assert np.abs(got - logits(plain)).max() > 0.1
 
 
+def test_biases_that_llama_cpp_loads_and_does_not_add(tmp_path: Path) -> None:
+    """Qwen 4's of queries, keys and values."""
+    plain, biased = saved(tmp_path / "plain.gguf", "qwen4exp"), saved(tmp_path / "biased.gguf", "qwen4exp", BIASED)
+    assert biased.stat().st_size > plain.stat().st_size
+    np.testing.assert_array_equal(logits(biased), logits(plain))
+
+
 def test_biases_of_queries_with_gates_as_wide_as_the_padding(tmp_path: Path) -> None:
     """With gates and without, a row of queries, keys and values has as many columns of 32."""
     path = saved(tmp_path / "model.gguf", "qwen35", BIASED, n_head=2, n_kv=2, head_dim=12, rope_dim=8, n_layer=4)

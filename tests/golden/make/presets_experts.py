@@ -194,6 +194,31 @@ EXPERTS: dict[str, dict[str, Any]] = {
         **{**LED, "lead": 0, "n_head": 3, "n_kv": 1, "head_dim": 20, "n_ff_dense": 40, "n_ff": 20, "n_ff_shexp": 20},
         **{"sparse": (1, 32, 2, 128, 1), "gating": 1, "weights_norm": False, "probs_bias": True, "expert_gain": 6.0},
     },
+    # `streams`, `ngrams`: random_qwen4.py.
+    # `index`: heads, dimensions of a head and chosen positions of the index, which chooses
+    # all of a short context; `ratios`: positions of a block that it chooses; 0: the layer has no index.
+    "qwen4exp": {
+        "arch": "qwen4exp",
+        **SLIM,
+        **{"n_layer": 3, "attention_every": 3, "rope_dim": 8, "sections": [2, 1, 1, 0], "eps": 1e-6, "n_kv": 2},
+        **{"d_conv": 4, "d_inner": 72, "d_state": 12, "ssm_heads": 6, "ssm_groups": 2, "n_ff_shexp": 40},
+        **{"streams": (3, 12), "index": (2, 8, 256), "ratios": [0, 0, 4], "ngrams": (1, 3, 2, 4, 51, 290)},
+    },
+    "qwen4exp-long": {
+        "arch": "qwen4exp",
+        **SLIM,
+        **{"n_embd": 36, "n_layer": 2, "attention_every": 2, "head_dim": 20, "n_head": 2, "n_kv": 1, "tied": True},
+        **{"sections": [4, 3, 3, 0], "d_conv": 3, "d_inner": 60, "d_state": 20, "ssm_heads": 3, "ssm_groups": 3},
+        **{"n_expert": 4, "n_ff": 20, "n_ff_shexp": 24, "eps": 1e-5},
+        **{"streams": (2, 20), "index": (1, 20, 256), "ratios": [2, 2], "ngrams": (0, 4, 1, 3, 178, None)},
+    },
+    "qwen4exp-plain": {
+        "arch": "qwen4exp",
+        **SLIM,
+        **{"n_embd": 40, "n_layer": 2, "attention_every": 2, "head_dim": 12, "n_head": 3, "n_kv": 3, "n_used": 3},
+        **{"rope_dim": 8, "sections": [2, 1, 1, 0], "d_conv": 4, "d_inner": 32, "d_state": 16, "ssm_heads": 2},
+        **{"ssm_groups": 1, "n_ff_shexp": 56, "streams": (4, 8), "index": (1, 8, 64)},
+    },
     "deepseek2-ocr": {
         "arch": "deepseek2-ocr",
         **SQUARE,

@@ -142,6 +142,24 @@ LATENT: dict[str, dict[str, Any]] = {
         **{"situ": (0.8, 0.0), "n_expert": 4, "n_ff": 24, "n_ff_dense": 40, "n_ff_shexp": 48, "n_shared": 2},
         **{"gating": 1, "probs_bias": True},
     },
+    # `mixed`: residual streams that layers mix, rounds of the normalisation of their weights, and an epsilon. `pooled`:
+    # keys that the index joins. `sharing`: layers that use the index of the layer before (0).
+    "glm5-next": {
+        **LATENT_ATTENTION,
+        **{"arch": "glm5-next", "n_embd": 48, "n_layer": 4, "kv_arr": [0, 1, 0, 1], "kda_dim": 20, "kda_bound": -5.0},
+        **{"d_conv": 4, "n_head": 3, "q_rank": 28, "kv_rank": 28, "nope": 16, "rope_dim": 0, "v_dim": 12, "eps": 1e-5},
+        **{"mixed": (4, 3, 1e-3), "index": (2, 64, 256), "pooled": 4, "n_expert": 5, "n_ff": 24, "n_ff_dense": 40},
+        **{"n_ff_shexp": 24, "gating": 2, "weights_norm": True, "weights_scale": 2.0, "probs_bias": True},
+        **{"clamp_exp": [0.0, 0.6, 0.0, 0.4], "clamp_shexp": [0.3, 0.0, 0.5, 0.4]},
+    },
+    "glm5-next-shared": {
+        **LATENT_ATTENTION,
+        **{"arch": "glm5-next", "n_embd": 40, "n_layer": 3, "kv_arr": [1, 0, 1], "kda_dim": 16, "d_conv": 3},
+        **{"n_head": 2, "q_rank": 20, "kv_rank": 20, "nope": 24, "rope_dim": 0, "v_dim": 20, "lead": 0},
+        **{"mixed": (4, 1, 1e-6), "index": (3, 64, 256), "pooled": 2, "sharing": [1, 1, 0], "n_expert": 4},
+        **{"n_ff": 24, "n_ff_dense": 40, "n_ff_shexp": 48, "n_shared": 2, "clamp_exp": [0.5, 0.5, 0.5]},
+        **{"probs_bias": True},
+    },
     "deepseek2-lite": {**LITE, "weights_scale": 1.0},
     "deepseek2-joined": {
         **LITE,

@@ -20,6 +20,10 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add(f"%s.attention.indexer.{name}", value)
     if c["arch"] == "hy_v4" and "index" in c:
         file.add("%s.attention.indexer.types", [1] * c["n_layer"])
+    for name, value in zip(("count", "sinkhorn_iterations", "epsilon"), c.get("mixed", ()), strict=False):
+        file.add(f"%s.hyper_connection.{name}", value)
+    file.add("%s.attention.indexer.kpool", c.get("pooled"))
+    file.add("%s.attention.indexer.types", c.get("sharing"))
     if "swa" in c:
         rank, key, value = c["swa"]["kv_rank"], c["swa"]["nope"] + rope, c["swa"]["v_dim"]
         file.add("%s.attention.kv_lora_rank_swa", rank)
@@ -67,6 +71,9 @@ def add_attention(file: GgufFile, c: Settings, prefix: str) -> None:
         file.matrix(prefix + "indexer.proj.weight", count, width)
         file.matrix(prefix + "indexer.attn_k.weight", size, width)
         file.matrix(prefix + "indexer.attn_q_b.weight", count * size, c["q_rank"])
+        if "pooled" in c:
+            file.matrix(prefix + "indexer_compressor_gate.weight", size, width)
+            file.matrix(prefix + "indexer_compressor_ape.weight", c["pooled"], size, float32=True)
 
 
 def add_streams(file: GgufFile, c: Settings, name: str, parts: int) -> None:
@@ -75,3 +82,12 @@ def add_streams(file: GgufFile, c: Settings, name: str, parts: int) -> None:
     file.matrix(f"{name}_fn.weight", parts * count, count * c["n_embd"])
     file.vector(f"{name}_base.weight", parts * count, std=0.7)
     file.vector(f"{name}_scale.weight", parts, mean=1.5)
+
+
+def add_mixed_streams(file: GgufFile, c: Settings, name: str) -> None:
+    """What makes weights of residual streams: to read them, to add to them, and to mix each with every other."""
+    count = c["mixed"][0]
+    rows = (2 + count) * count
+    file.matrix(f"{name}_fn.weight", rows, count * c["n_embd"])
+    file.vector(f"{name}_base.weight", rows, std=0.7)
+    file.vector(f"{name}_scale.weight", 3, mean=1.5)

@@ -1,6 +1,6 @@
 """The random tensors of one layer. The order of calls decides the numbers: append, do not reorder."""
 
-from tests.golden.make import random_latent, random_recurrent
+from tests.golden.make import random_latent, random_qwen4, random_recurrent
 from tests.golden.make.gguf_file import GgufFile
 from tests.golden.make.presets import (
     ATTENTION_GATES,
@@ -67,6 +67,8 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         random_recurrent.add_fixed_decay(file, c, prefix)
     elif "kv_rank" in c and kv_heads:
         windowed = "swa" in c and c["pattern"][i]
+        if "sharing" in c and not c["sharing"][i]:
+            c = c | {"index": None}
         random_latent.add_attention(file, c | c["swa"] | {"index": None} if windowed else c, prefix)
     elif kv_heads:
         add_attention(file, c, prefix, kv_heads)
@@ -93,7 +95,8 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
         file.matrix(prefix + "shortconv.out_proj.weight", width, width)
     if arch == "dbrx":
         file.norm(prefix + "attn_output_norm", width)  # the norm before its feed forward
-    if arch in POST_NORMS | NORM_AS_POST | GATED_ATTENTION:  # of some, the norm before the feed forward
+    named_after = POST_NORMS | NORM_AS_POST | GATED_ATTENTION - NO_NORM_BEFORE
+    if arch in named_after:  # of some, the norm before the feed forward
         add_post_norm(file, c, prefix + "post_attention_norm")
     if arch in ENCODERS:
         file.norm(prefix + "attn_output_norm", width, bias=True)
@@ -122,7 +125,12 @@ def add_layer(file: GgufFile, c: Settings, i: int) -> None:
     if "res_block" in c:
         file.vector(prefix + "attn_res_score.weight", width, std=0.15)
         file.vector(prefix + "ffn_res_score.weight", width, std=0.15)
-    if "streams" in c:
+    if arch == "qwen4exp":
+        random_qwen4.add_layer(file, c, i)
+    elif "mixed" in c:
+        random_latent.add_mixed_streams(file, c, prefix + "hc_attn")
+        random_latent.add_mixed_streams(file, c, prefix + "hc_ffn")
+    elif "streams" in c:
         random_latent.add_streams(file, c, prefix + "hc_attn", 2)
         random_latent.add_streams(file, c, prefix + "hc_ffn", 2)
     if arch == "talkie":

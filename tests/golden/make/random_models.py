@@ -12,6 +12,7 @@ from tests.golden.make import (
     random_gemma3n,
     random_gemma4,
     random_latent,
+    random_qwen4,
     random_recurrent,
     random_rwkv,
     random_t5,
@@ -24,6 +25,7 @@ from tests.golden.make.presets import (
     ENCODERS,
     EXPERT_WIDTH_KEY,
     LAYERNORM,
+    NO_NORM_AFTER,
     NO_NORM_WEIGHTS,
     NO_ROPE,
     NORM_BIAS,
@@ -177,6 +179,8 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add(f"%s.activation.{name}", value)
     file.add("%s.swin_norm", g("swin"))
     file.add("%s.num_loops", g("loops"))
+    if arch == "qwen4exp":
+        random_qwen4.add_metadata(file, c)
     file.add("%s.full_attention_interval", g("linear_every"))
     if "control" in c:
         file.add("%s.adapters.count", len(c["control"]))
@@ -262,7 +266,7 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
         name = "token_embd_norm" if arch in SHORT_CONVOLUTIONS else "output_norm"
         if arch == "neo-bert":
             name = "enc.output_norm"
-        if arch not in NO_NORM_WEIGHTS:
+        if arch not in NO_NORM_WEIGHTS | NO_NORM_AFTER:
             file.norm(name, width, mean=norm_mean, bias=arch in NORM_BIAS)
         if not c["tied"]:
             file.matrix("output.weight", c["vocab"], width, gain=c["logit_std"] * logit_scale)
@@ -282,7 +286,9 @@ def add_tensors(file: GgufFile, c: Settings) -> None:
         file.matrix("dense_2.weight", c["dense"], width)
         file.matrix("dense_3.weight", width, c["dense"])
     add_rope_factors(file, c)
-    if "streams" in c:
+    if arch == "qwen4exp":
+        random_qwen4.add_tensors(file, c, norm_mean)
+    elif "streams" in c:
         random_latent.add_streams(file, c, "output_hc", 1)
     if "res_block" in c:
         file.vector("output_res_score.weight", width, std=0.15)

@@ -8,7 +8,7 @@ from tests.golden.make.presets import Settings
 MAMBA2 = {"granitehybrid", "mamba2", "nemotron_h", "nemotron_h_moe", "falcon-h1"}
 MAMBA = {"mamba", "jamba"}
 PLAMO2_RANK = 64  # columns that PLaMo 2's time steps are made of
-DELTA = {"qwen35", "qwen35moe", "qwen3next"}
+DELTA = {"qwen35", "qwen35moe", "qwen3next", "qwen4exp"}
 
 
 def add_metadata(file: GgufFile, c: Settings) -> None:
@@ -115,7 +115,7 @@ def add_kda(file: GgufFile, c: Settings, prefix: str) -> None:
         file.matrix(f"{prefix}ssm_{part}_a.weight", size, width)
         file.matrix(f"{prefix}ssm_{part}_b.weight", inner, size)
     file.matrix(prefix + "ssm_beta.weight", heads, width)
-    shape = (heads,) if c["arch"] == "kimi-k3" else (heads, 1)
+    shape = (heads,) if c["arch"] in ("kimi-k3", "glm5-next") else (heads, 1)
     file.constant(prefix + "ssm_a", -np.exp(file.random.standard_normal(shape) * 0.8))
     file.vector(prefix + "ssm_dt.bias", inner, mean=-1.0, std=0.8)
     file.norm(prefix + "ssm_norm", size)

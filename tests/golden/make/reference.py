@@ -11,7 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tests.golden.make import reference_checkpoints, reference_gemma3n, reference_rwkv, reference_streams, reference_t5
+from tests.golden.make import (
+    reference_checkpoints,
+    reference_gemma3n,
+    reference_qwen4,
+    reference_rwkv,
+    reference_streams,
+    reference_t5,
+)
 from tests.golden.make.reference_attention import KeysValues, attention
 from tests.golden.make.reference_feed_forward import feed_forward, mixture
 from tests.golden.make.reference_latent import latent_attention
@@ -90,8 +97,12 @@ class Reference(ReferenceModel):
             return self.norm(reference_t5.hidden(self, x), "enc.output_norm")
         if self.architecture == "kimi-k3":
             return self.norm(reference_checkpoints.hidden(self, x), "output_norm")
+        if self.architecture == "glm5-next":
+            return self.norm(reference_streams.mixed(self, x), "output_norm")
         if self.architecture == "hy_v4":
             return self.norm(reference_streams.hidden(self, x), "output_norm")
+        if self.architecture == "qwen4exp":
+            return reference_qwen4.hidden(self, tokens, x)
         if self.architecture == "hrm_text":
             return self.stacks(x)
         if "rwkv" in self.architecture:

@@ -13,7 +13,7 @@ SQUARED_RELU = {"arcee", "nemotron", "jais2", "nemotron_h", "nemotron_h_moe", "p
 FUSED_GATE_UP = {"phi3", "glm4", "jina-bert-v2", "modern-bert", "chatglm"}  # gate in the first half of ffn_up's rows
 FUSED_GATE_UP |= {"neo-bert", "plamo2", "plamo3"}
 NORMALIZED_EXPERTS = {"llama", "qwen3moe", "granitemoe", "ernie4_5-moe", "phimoe", "lfm2moe", "qwen3vlmoe"}
-NORMALIZED_EXPERTS |= {"rnd1", "mellum", "maple", "granite_swa", "minimax-01"}
+NORMALIZED_EXPERTS |= {"qwen4exp", "rnd1", "mellum", "maple", "granite_swa", "minimax-01"}
 NORMALIZED_EXPERTS |= {"hunyuan-moe", "minimax-m2", "smallthinker", "dbrx", "granitehybrid", "qwen35moe"}
 NORMALIZED_EXPERTS |= {
     "qwen3next",
@@ -27,6 +27,7 @@ NORMALIZED_EXPERTS |= {
 SWIGLU_OAI = {"gpt-oss", "minimax-m3"}  # whose gates and what they scale have limits
 SIGMOID = 2  # of expert_gating_func
 SIGMOID_ROUTERS = {"llama4", "mimo2", "step35", "glm-dsa", "hy_v3", "cohere2moe", "laguna", "k2-horizon"}  # by default
+SIGMOID_ROUTERS |= {"glm5-next"}
 
 
 def squared_relu(x: np.ndarray) -> np.ndarray:
@@ -55,7 +56,7 @@ def feed_forward(
     elif model.architecture == "kimi-k3":
         hidden = situ(model, model.linear(x, prefix + "ffn_gate"), up)
     elif prefix + "ffn_gate.weight" in model.tensors:
-        hidden = limited(model, act(model.linear(x, prefix + "ffn_gate")), up, prefix, "shexp")
+        hidden = limited(model, act(shared_gate(model, x, prefix, "")), up, prefix, "shexp")
     elif model.architecture == "apertus":
         hidden = xielu(model, up, layer)
     else:
@@ -83,9 +84,17 @@ def limited(model: ReferenceModel, gate: np.ndarray, up: np.ndarray, prefix: str
     return np.asarray(np.minimum(gate, limit) * np.clip(up, -limit, limit) if limit else gate * up)
 
 
+def shared_gate(model: ReferenceModel, x: np.ndarray, prefix: str, kind: str) -> np.ndarray:
+    """The gate of a shared expert or a dense network, which GLM 5.3 limits before the activation, too."""
+    gate = model.linear(x, f"{prefix}ffn_gate{kind}")
+    limit = limit_of(model, prefix, "shexp") if model.architecture == "glm5-next" else 0.0
+    return np.minimum(gate, limit) if limit else gate
+
+
 def limit_of(model: ReferenceModel, prefix: str, kind: str) -> float:
     """The limit of a layer's gates and of what they scale; 0: none."""
-    limits = model.key(f"swiglu_clamp_{kind}", 0.0)
+    others = model.key("swiglu_clamp_exp", 0.0) if model.architecture == "glm5-next" else 0.0
+    limits = model.key(f"swiglu_clamp_{kind}", others)
     return float(limits[int(prefix.split(".")[1])] if isinstance(limits, list) else limits)
 
 
@@ -203,7 +212,7 @@ def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int
         return project("down", swiglu_oai(gate, up))
     if model.architecture == "kimi-k3":
         return project("down", situ(model, gate, up))
-    if model.architecture in ("maple", "hy_v4") and (limit := limit_of(model, prefix, "exp")):
+    if model.architecture in ("maple", "hy_v4", "glm5-next") and (limit := limit_of(model, prefix, "exp")):
         gate = np.minimum(gate, limit)
     return project("down", limited(model, expert_activation(model)(gate), up, prefix, "exp"))
 
@@ -215,7 +224,7 @@ def shared_expert(model: ReferenceModel, x: np.ndarray, prefix: str) -> np.ndarr
     elif model.architecture == "kimi-k3":
         hidden = situ(model, model.linear(x, prefix + "ffn_gate_shexp"), hidden)
     elif prefix + "ffn_gate_shexp.weight" in model.tensors:
-        hidden = limited(model, silu(model.linear(x, prefix + "ffn_gate_shexp")), hidden, prefix, "shexp")
+        hidden = limited(model, silu(shared_gate(model, x, prefix, "_shexp")), hidden, prefix, "shexp")
     elif model.architecture == "granite_swa":
         gate, up = np.split(hidden, 2, axis=1)
         hidden = silu(gate) * up

@@ -33,7 +33,7 @@ def latent_attention(model: ReferenceModel, x: np.ndarray, layer: int) -> np.nda
     q_rope, k_rope = q[:, :, nope:], compressed[:, None, rank:]
     if prefix + "attn_k_norm.weight" in tensors:
         k_rope = model.norm(k_rope, prefix + "attn_k_norm")
-    if model.architecture not in ("kimi-linear", "kimi-k3"):
+    if rope and model.architecture not in ("kimi-linear", "kimi-k3"):
         q_rope, k_rope = rotate(model, q_rope, turned), rotate(model, k_rope, turned)
     scores = np.einsum("qhc,khc->hqk", q[:, :, :nope], k) + np.einsum("qhc,kc->hqk", q_rope, k_rope[:, 0])
     if growth := model.key("attention.temperature_scale"):

@@ -42,6 +42,8 @@ def gated(model: ReferenceModel, y: np.ndarray, z: np.ndarray, name: str, *, gat
         return y * silu(z)
     if gate_first:
         return model.normalize(y * silu(z)) * weight
+    if model.architecture == "qwen4exp":
+        return model.normalize(y) * weight / (1 + np.exp(-z))
     return model.normalize(y) * weight * silu(z)
 
 
@@ -157,7 +159,7 @@ def kda(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
 
     steps = (project("f") + model.tensors[prefix + "ssm_dt.bias"]).reshape(n, heads, size)
     rates, bound = model.tensors[prefix + "ssm_a"].reshape(heads, 1), model.key("kda.gate_lower_bound")
-    sign = -1 if model.architecture == "kimi-k3" else 1  # of the rates in the file
+    sign = -1 if model.architecture in ("kimi-k3", "glm5-next") else 1  # of the rates in the file
     decay = np.exp(bound / (1 + np.exp(-sign * rates * steps)) if bound else softplus(steps) * rates)
     beta = 1 / (1 + np.exp(-model.linear(x, prefix + "ssm_beta")))
     state, out = np.zeros((heads, size, size)), np.zeros_like(values)
@@ -189,4 +191,5 @@ def fixed_decay(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
 
 def unit(model: ReferenceModel, x: np.ndarray) -> np.ndarray:
     """Rows of length 1."""
-    return x / np.sqrt((x * x).sum(-1, keepdims=True) + model.epsilon)
+    epsilon = 1e-6 if model.architecture == "glm5-next" else model.epsilon
+    return x / np.sqrt((x * x).sum(-1, keepdims=True) + epsilon)
