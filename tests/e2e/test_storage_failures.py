@@ -14,22 +14,12 @@ from tests.support.browser import new_profile
 from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_answer, wait_ready
 from tests.support.documents_page import INDEX, drop, listed
 from tests.support.faulty_server import FaultyServer, File
-from tests.support.full_storage import FULL_UNTIL_FREED
+from tests.support.full_storage import FAILING, FULL_UNTIL_FREED
 from tests.support.gguf_bytes import MINI
 from tests.support.openai_client import bundle
 from tests.support.waiting import wait_for
 from tools.paths import DIST, ROOT
 from tools.serve import Server
-
-# Has the writes to an object store fail as a disk does. The browser's own message stays.
-FAILING = """(names) => {
-    const { put } = IDBObjectStore.prototype;
-    globalThis.mend = () => void (IDBObjectStore.prototype.put = put);
-    IDBObjectStore.prototype.put = function (...args) {
-        if (!names.includes(this.name)) return put.apply(this, args);
-        throw new DOMException("Internal error writing to disk.", "UnknownError");
-    };
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +131,6 @@ def test_several_chats_whose_write_failed_are_stored_when_the_page_closes(page: 
         new_chat(page)
         ask(page, f"What is the capital of {land}, please?")
     new_chat(page)
-    page.wait_for_timeout(1000)  # until the last write has failed, too
     page.evaluate("mend()")
     page.reload()
     wait_ready(page)
