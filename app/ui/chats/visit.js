@@ -1,5 +1,4 @@
 /** How a visit begins and ends: with what closed pages have left, and with what this one leaves. */
-import { withSpace } from "../../storage/space.js";
 import { isAnythingLeft, keep, moveWhatIsLeft, onLeft, Rest } from "./closing.js";
 import { Conversation, making, tellInfos } from "./conversation.js";
 import * as database from "./database.js";
@@ -19,7 +18,11 @@ export function storeAtOnce(shown) {
   tellInfos(rest);
   new Set([...unstored.values(), ...making, shown]).forEach((conversation) => conversation.tell(rest));
   keep(rest);
-  database.saveAtOnce(rest.chats);
+  try {
+    database.saveAtOnce(rest.chats);
+  } catch {
+    // The database is closed, or fails: the next page has what is in localStorage.
+  }
 }
 
 /**
@@ -29,7 +32,7 @@ export function storeAtOnce(shown) {
 function storeWhatIsLeft(held) {
   if (!isAnythingLeft()) return Promise.resolve();
   const nothing = () => {}; // it stays in localStorage meanwhile
-  return writes.enqueue(() => withSpace(() => moveWhatIsLeft(held)), nothing);
+  return writes.enqueue(() => moveWhatIsLeft(held), nothing);
 }
 
 onLeft(() => void storeWhatIsLeft());
