@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Generic, TypeVar
 
 from app.constrain.ebnf import UNICODE, Ranges, intersect, normalize
-from app.constrain.effort import TooComplex, spend
+from app.constrain.effort import TooComplex, need, spend
 
 MAX_STATES = 6000
 MAX_TRIE = 100_000  # states of a list of words before equal ones are merged
@@ -50,6 +50,13 @@ class Nfa:
     def __init__(self) -> None:
         self.edges: list[Edges] = []
         self.epsilon: list[list[int]] = []
+        self._count = 0  # of edges
+
+    def add_edges(self, start: int, ranges: Ranges, end: int) -> None:
+        """Add transitions. determinize() will look at each: too many for that are not held in memory first."""
+        self._count += len(ranges)
+        need(self._count)
+        self.edges[start] += [(low, high, end) for low, high in ranges]
 
     def add_state(self) -> int:
         """Add a state and return its number."""

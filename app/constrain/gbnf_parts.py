@@ -213,7 +213,7 @@ def automaton(rules: Rules, part: Part) -> Dfa:
         elif isinstance(part, Automaton):
             raise TypeError("automata are not nested")
         elif isinstance(part, Class):
-            nfa.edges[start] += [(low, high, end) for low, high in part.ranges]
+            nfa.add_edges(start, part.ranges, end)
         elif isinstance(part, Either):
             todo += [(option, start, end) for option in part.parts]
         elif isinstance(part, Sequence):

@@ -222,7 +222,7 @@ class _Parser:
     def _set(self, ranges: Ranges) -> tuple[int, int]:
         spend(2 * len(ranges))
         start, end = self.nfa.add_state(), self.nfa.add_state()
-        self.nfa.edges[start] = [(a, b, end) for a, b in intersect(ranges, UNICODE)]
+        self.nfa.add_edges(start, intersect(ranges, UNICODE), end)
         return start, end
 
     def _atom(self) -> tuple[int, int]:

@@ -97,10 +97,12 @@ class Schemas(SchemaGraph):
         """Whether the required properties may have values, and the others that must exist."""
         if not all(self.inhabited(self.field(objects, name), depth) for name in objects.required):
             return False
-        named = dict.fromkeys((*objects.required, *(name for layer in objects.layers for name in layer.named)))
-        fields = {name: self.field(objects, name) for name in named}
         rest = TRUE.union(*(layer.rest for layer in objects.layers))
         patterns = any(layer.patterns for layer in objects.layers)  # then names of their own may have other values
+        if not objects.exists and (patterns or self.inhabited(rest, depth)):
+            return True  # most objects: no field is looked at
+        named = dict.fromkeys((*objects.required, *(name for layer in objects.layers for name in layer.named)))
+        fields = {name: self.field(objects, name) for name in named}
         if not patterns and not all(
             self.inhabited(rest | ref, depth)
             or any(names.accepts(name) and self.inhabited(field | ref, depth) for name, field in fields.items())
@@ -116,6 +118,7 @@ class Schemas(SchemaGraph):
         refs: list[Ref] = []
         if objects.names is not None and not objects.names.accepts(name):
             return FALSE
+        spend(len(objects.layers))
         for layer in objects.layers:
             found = [layer.named[name]] if name in layer.named else []
             found += [ref for dfa, ref in layer.patterns if dfa.accepts(name)]

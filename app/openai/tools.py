@@ -53,18 +53,20 @@ def tools(body: Body) -> Tools:
         raise wrong_type("tool_choice", "a string or an object", choice)
     if choice.get("type") == "allowed_tools":
         return _allowed(choice, found, parallel)
-    name = _chosen_name(choice)
+    name = _chosen_name(choice, "tool_choice")
     named = tuple(t for t in found if t.name == name)
     if not named:
         raise wrong_value(f"tool_choice names {name!r}, which is not among the tools.", "tool_choice")
     return Tools(named, True, False, found)
 
 
-def _chosen_name(choice: Json) -> str:
-    function = choice.get("function") if isinstance(choice, dict) else None
+def _chosen_name(choice: Json, path: str) -> str:
+    if not isinstance(choice, dict):
+        raise wrong_type(path, "an object", choice)
+    function = choice.get("function")
     name = function.get("name") if isinstance(function, dict) else choice.get("name")  # /v1/responses has the name here
     if not isinstance(name, str):
-        raise wrong_type("tool_choice.function.name", "a string", name)
+        raise wrong_type(f"{path}.function.name", "a string", name)
     return name
 
 
@@ -76,8 +78,11 @@ def _allowed(choice: Body, found: tuple[Tool, ...], parallel: bool) -> Tools:
         raise wrong_type("tool_choice.allowed_tools.tools", "a list", listed)
     if mode not in ("auto", "required"):
         raise wrong_value("tool_choice.allowed_tools.mode must be auto or required.", "tool_choice.allowed_tools.mode")
-    names = {_chosen_name(t) for t in listed}
-    return Tools(tuple(t for t in found if t.name in names), mode == "required", parallel, found)
+    names = {_chosen_name(t, f"tool_choice.allowed_tools.tools[{i}]") for i, t in enumerate(listed)}
+    named = tuple(t for t in found if t.name in names)
+    if mode == "required" and not named:
+        raise wrong_value("tool_choice allows none of the tools, and requires a call.", "tool_choice.allowed_tools")
+    return Tools(named, mode == "required", parallel, found)
 
 
 def _tools(given: Json) -> tuple[Tool, ...]:

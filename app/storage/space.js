@@ -1,6 +1,8 @@
 /** Space for what cannot be had again, such as chats: where the storage is full, the prompt cache is removed first. */
 import { isFull } from "./failures.js";
 
+const MOST_MS = 5000; // a page asks its engine, which may never start: the write must not wait for that
+
 /** @type {() => Promise<boolean>} */
 let free = async () => false;
 
@@ -12,7 +14,8 @@ export async function withSpace(write) {
   try {
     return await write();
   } catch (error) {
-    const freed = isFull(error) && (await free().catch(() => false));
+    const inVain = new Promise((resolve) => setTimeout(resolve, MOST_MS, false));
+    const freed = isFull(error) && (await Promise.race([free().catch(() => false), inVain]));
     if (!freed) throw error;
     return write();
   }

@@ -88,12 +88,12 @@ class ChatTemplate:
                 limits.check_size(length)
                 limits.spend(len(part) >> 8)
                 out.append(part)
+            return "".join(out)  # a filter block may have made a list of its text
         except Exception as error:  # raise_exception, undefined names, type errors, the sandbox
             message = f"The model's chat template rejects these messages: {_shown(error)}"
             raise WispError(message, "bad_chat_template", param="messages") from error
         finally:
             limits.end()
-        return "".join(out)
 
     @property
     def requires_parts(self) -> bool:

@@ -9,6 +9,7 @@ from playwright.sync_api import BrowserContext, FilePayload, Locator, Page, expe
 from tests.support.browser import watch
 from tests.support.chat_page import open_without_engine
 from tests.support.chat_store import store_old_chats
+from tests.support.full_storage import FULL_UNTIL_FREED
 from tests.support.waiting import wait_for
 from tools.serve import Server
 
@@ -144,3 +145,15 @@ def test_an_import_that_fails_stores_nothing_and_says_why(old_chats: Page, how: 
     expect(old_chats.locator("#notices .error")).to_contain_text("many.json was not imported")
     expect(old_chats.locator("#notices .error")).to_contain_text(why)
     assert old_chats.evaluate(STORED) == before
+
+
+def test_a_full_storage_is_told_though_no_engine_can_free_any(old_chats: Page) -> None:
+    """The prompt cache is the engine's, which may never start."""
+    page = old_chats
+    page.evaluate(f"({FULL_UNTIL_FREED})(['chats'])")
+    row = page.locator("#chat-rows > .chat").first
+    row.hover()
+    row.get_by_role("button", name="Rename").click()
+    page.keyboard.type("By another name")
+    page.keyboard.press("Enter")
+    expect(page.locator("#notices .error")).to_contain_text("The storage of this browser is full.")

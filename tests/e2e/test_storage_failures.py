@@ -1,35 +1,27 @@
 """Storage that is full, fails, is denied, or is closed by the browser: each is named, and nothing else is lost."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, Route, expect
 
 from tests.faults.lab import assets
 from tests.support.browser import new_profile
 from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_answer, wait_ready
+from tests.support.chat_store import chat
 from tests.support.documents_page import INDEX, drop, listed
 from tests.support.faulty_server import FaultyServer, File
-from tests.support.full_storage import FULL_UNTIL_FREED
+from tests.support.full_storage import FAILING, FULL_UNTIL_FREED
 from tests.support.gguf_bytes import MINI
 from tests.support.openai_client import bundle
 from tests.support.waiting import wait_for
 from tools.paths import DIST, ROOT
 from tools.serve import Server
-
-# Has the writes to an object store fail as a disk does. The browser's own message stays.
-FAILING = """(names) => {
-    const { put } = IDBObjectStore.prototype;
-    globalThis.mend = () => void (IDBObjectStore.prototype.put = put);
-    IDBObjectStore.prototype.put = function (...args) {
-        if (!names.includes(this.name)) return put.apply(this, args);
-        throw new DOMException("Internal error writing to disk.", "UnknownError");
-    };
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +133,6 @@ def test_several_chats_whose_write_failed_are_stored_when_the_page_closes(page: 
         new_chat(page)
         ask(page, f"What is the capital of {land}, please?")
     new_chat(page)
-    page.wait_for_timeout(1000)  # until the last write has failed, too
     page.evaluate("mend()")
     page.reload()
     wait_ready(page)
@@ -277,3 +268,27 @@ def test_the_prompt_cache_makes_space_for_chats_and_documents(page: Page, names:
     page.get_by_role("button", name="Remove kept.md").click()
     expect(listed(page)).to_have_count(0)
     page.keyboard.press("Escape")
+
+
+def test_the_prompt_cache_makes_space_for_an_import(page: Page) -> None:
+    page.reload()
+    wait_ready(page)
+    new_chat(page)
+    ask(page, "Which of these words is an animal? " + "apple river horse cloud " * 20)
+    wait_for(lambda: page.evaluate(PROMPT_CACHE))
+    full = f"({FULL_UNTIL_FREED})(['messages']);"
+
+    def changed(route: Route) -> None:
+        response = route.fetch()
+        # The second worker starts when the space is free: it cannot hear of that.
+        body = "" if page.evaluate("globalThis.isFreed ?? false") else full
+        route.fulfill(response=response, body=body + response.text())
+
+    page.evaluate("() => void (new BroadcastChannel('wisp-prefixes').onmessage = () => (globalThis.isFreed = true))")
+    page.route(re.compile("chat-import"), changed)
+    file = {"format": "wisp-chats", "version": 1, "chats": [chat([("What is it?", "It was imported.")], id="imported")]}
+    content = json.dumps(file).encode()
+    page.set_input_files("#import-input", FilePayload(name="one.json", mimeType="application/json", buffer=content))
+    expect(page.locator("#notices")).to_contain_text("1 chat imported.")
+    assert page.evaluate("isFreed")
+    page.unroute(re.compile("chat-import"))

@@ -98,6 +98,14 @@ BODIES: tuple[tuple[Any, dict[str, Any]], ...] = (
         },
     ),
     (
+        chat_request,
+        {
+            "messages": [{"role": "user", "content": "a"}],
+            "tools": [TOOL],
+            "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [TOOL]}},
+        },
+    ),
+    (
         completion_request,
         {"prompt": ["a", [1, 2]], "max_tokens": 5, "echo": True, "best_of": 1, "grammar": "root ::= 'a'"},
     ),

@@ -130,6 +130,7 @@ def test_variables_do_not_replace_the_messages() -> None:
         "{{ strftime_now.__code__.co_consts }}",
         "{{ messages[0]['content'].nothing.at_all }}",
         "{{ 1 + 'a' }}",
+        "{% filter list %}a{% endfilter %}",  # a part of the text that is none
     ],
 )
 def test_the_sandbox_refuses(source: str) -> None:

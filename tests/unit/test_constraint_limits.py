@@ -12,6 +12,8 @@ from app.constrain import automaton, gbnf, gbnf_parts, numbers
 from app.constrain.cost import cost
 from app.constrain.ebnf import GrammarText
 from app.constrain.effort import MAX_EFFORT, TooComplex, begin, left
+from app.constrain.schema import Schemas
+from app.constrain.value_sets import ObjectSet, Ref
 from app.openai.formats import Format
 from py_engine.errors import WispError
 from tests.support import llama_grammars
@@ -181,6 +183,23 @@ def test_what_explodes_is_refused(kind: str, value: Any) -> None:
     assert time.process_time() - started < 10  # without limits: hours
 
 
+def test_alternatives_that_require_a_property_each_are_compared_without_their_fields(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each pair is compared; a look at each field of both would take the cube of their number."""
+    looked = 0
+    field = Schemas.field
+
+    def counted(self: Schemas, objects: ObjectSet, name: str) -> Ref:
+        nonlocal looked
+        looked += 1
+        return field(self, objects, name)
+
+    monkeypatch.setattr(Schemas, "field", counted)
+    rules_of(Format("json_schema", {"oneOf": [{"required": [f"p{i}"]} for i in range(40)]}))
+    assert looked < 10_000
+
+
 def test_each_kind_of_property_is_counted_for_each_state_of_an_object() -> None:
     count = 1100
     rules_of(Format("json_schema", {"type": "object", "required": [f"p{i}" for i in range(count)]}))
@@ -193,6 +212,17 @@ def test_blanks_of_a_grammar_take_no_memory() -> None:
     try:
         rules_of(Format("grammar", text))
         assert tracemalloc.get_traced_memory()[1] < 4 * len(text)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_class_with_many_ranges_that_repeats_takes_no_memory() -> None:
+    """Each of its states would have all ranges, before the first of them is counted."""
+    letters = "".join(chr(0x400 + 3 * i) for i in range(3000))
+    tracemalloc.start()
+    try:
+        rules_of(Format("grammar", f"root ::= [^{letters}]{{1,500}}"))
+        assert tracemalloc.get_traced_memory()[1] < 60e6
     finally:
         tracemalloc.stop()
 

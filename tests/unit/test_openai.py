@@ -110,6 +110,11 @@ TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": 
 OTHER = {"type": "function", "function": {"name": "other"}}
 
 
+def allowed(*tools: Any) -> dict[str, Any]:
+    """A choice among some of the tools."""
+    return {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": list(tools)}}
+
+
 def test_tool_choices() -> None:
     for choice, names, required, parallel in (
         (None, ["look", "other"], False, True),
@@ -117,7 +122,7 @@ def test_tool_choices() -> None:
         ("required", ["look", "other"], True, True),
         ("none", [], False, True),
         ({"type": "function", "function": {"name": "other"}}, ["other"], True, False),
-        ({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [TOOL]}}, ["look"], True, True),
+        (allowed(TOOL), ["look"], True, True),
     ):
         tools = chat_request({"messages": HI, "tools": [TOOL, OTHER], "tool_choice": choice}).tools
         assert ([t.name for t in tools.tools], tools.required, tools.parallel) == (names, required, parallel), choice
@@ -317,6 +322,8 @@ def test_bad_forms_and_tools_name_the_field() -> None:
         ({"tools": [TOOL, TOOL]}, V, "tools"),
         ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "b"}}}, V, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": {}}, T, "tool_choice.function.name"),
+        ({"tools": [TOOL], "tool_choice": allowed("look")}, T, "tool_choice.allowed_tools.tools[0]"),
+        ({"tools": [TOOL], "tool_choice": allowed(OTHER)}, V, "tool_choice.allowed_tools"),
         ({"tools": [TOOL], "tool_choice": "required", "regex": "a"}, V, "regex"),
     ):
         assert param_of(chat_request, {"messages": HI, **body}) == (code, param), body

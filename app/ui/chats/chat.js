@@ -12,8 +12,8 @@ import * as database from "./database.js";
 import { answering, OtherTabs } from "./other_tabs.js";
 import { contextOf, usageOf } from "./request.js";
 import { emptied } from "./turns.js";
-import { saveUnstored } from "./unstored.js";
 import { usingTools } from "./using_tools.js";
+import { listChats, readAtStart, storeAtOnce } from "./visit.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
@@ -48,12 +48,8 @@ export class Chat {
   constructor(parts) {
     this.parts = parts;
     parts.thread.edited = () => this.#others.showLate();
-    const saveAtOnce = () => {
-      saveUnstored();
-      if (this.busy || this.conversation.isBehind) this.conversation.saveAtOnce();
-    };
-    addEventListener("pagehide", saveAtOnce);
-    database.tabs.last = saveAtOnce;
+    database.tabs.last = () => storeAtOnce(this.conversation);
+    addEventListener("pagehide", database.tabs.last);
   }
 
   /**
@@ -105,7 +101,7 @@ export class Chat {
   /** Shows the chat that was open, then the list. @param {string | null} id */
   async restore(id) {
     const mine = ++this.#opening; // a chat that the user begins while this one is read stays
-    const { chat, messages, list } = database.readAtStart(id);
+    const { chat, messages, list } = readAtStart(id);
     const restored = chat.then((info) =>
       info && mine === this.#opening ? this.#show(info, messages, mine) : undefined,
     );
@@ -121,7 +117,7 @@ export class Chat {
   /** Reads the list again, after an import. */
   async reload() {
     const before = this.all;
-    const read = await database.listChats();
+    const read = await listChats();
     const begun = without(without(this.all, before), read);
     const deleted = without(before, this.all);
     const { info } = this.conversation;
@@ -176,12 +172,12 @@ export class Chat {
    * @param {number | null} [parent] the message that it follows; default: the last one shown
    */
   send(text, media = [], parent) {
-    const { info, tree, messages, own, isElsewhere } = this.conversation;
+    const { info, tree, messages, isElsewhere } = this.conversation;
     if (!messages.length) info.title ||= titleOf(text || media[0].name);
     const cut = messages.filter((message) => message.cut && !isElsewhere(message));
     for (const message of cut) delete message.cut; // only the last answer can go on
     const question = tree.add({ role: "user", content: text, ...(media.length && { media }) }, parent);
-    own.add(question);
+    this.conversation.begin(question);
     this.conversation.save([...cut, question]);
     if (parent === undefined && !this.#paired) this.parts.thread.add(question);
     else this.#draw();
@@ -343,7 +339,7 @@ export class Chat {
   async #stream(message, history, { view, engine, controller, tools = [] }) {
     const { conversation } = this;
     const { thread, documents } = this.parts;
-    conversation.own.add(message);
+    conversation.begin(message);
     this.#touch(conversation, [message], true);
     this.parts.changed();
     let saved = performance.now();
@@ -380,7 +376,7 @@ export class Chat {
       announce(message.error ? t("The answer failed.") : t("Answer: {text}", { text: view.spoken }));
     });
     this.#touch(conversation, [message]);
-    for (const made of [message, ...history.slice(-1)]) conversation.own.delete(made);
+    for (const made of [message, ...history.slice(-1)]) conversation.end(made);
   }
 
   /**

@@ -2,17 +2,19 @@
 import { t } from "../../language/phrase.js";
 import { whyNotStored } from "../../storage/failures.js";
 import { withSpace } from "../../storage/space.js";
-import { dismiss, notify } from "../notices.js";
+import { notify } from "../notices.js";
 import * as database from "./database.js";
 import { isAnswering } from "./other_tabs.js";
 import { isDamaged } from "./records.js";
 import { Tree } from "./tree.js";
 import { isOpen } from "./turns.js";
 import { unstored } from "./unstored.js";
+import { writes } from "./writes.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
  * @typedef {import("./database.js").ChatInfo} ChatInfo
+ * @typedef {import("./closing.js").Rest} Rest
  */
 
 database.tabs.blocked = () =>
@@ -28,31 +30,26 @@ database.tabs.replaced = () =>
     more: t("Another one has a newer version, which uses the chats now."),
   });
 
-/** @type {Promise<unknown>} pending writes, in order */
-let writing = Promise.resolve();
+/** @type {Set<Conversation>} chats that this tab makes messages of */
+export const making = new Set();
+/** @type {Map<string, ChatInfo>} entries of the list whose last write failed, by id */
+const unstoredInfos = new Map();
+/** @type {Set<string>} the ids of chats that are being deleted */
+const removed = new Set();
 
-/** Runs a write after those before it. If it succeeds, the unstored chats are tried again. @param {() => Promise<unknown>} write */
-function enqueue(write) {
-  return (writing = writing.then(write).then(
-    () => {
-      dismiss("storage");
-      unstored.forEach((conversation) => conversation.save([]));
-    },
-    (error) =>
-      notify({
-        key: "storage",
-        text: t("This browser could not store the chat."),
-        more: whyNotStored(error),
-        kind: "error",
-      }),
-  ));
-}
+writes.succeeded = () => {
+  unstored.forEach((conversation) => conversation.save([]));
+  unstoredInfos.forEach(saveInfo);
+};
+
+/** Adds the entries of the list whose last write failed to what is left. @param {Rest} rest */
+export const tellInfos = (rest) => unstoredInfos.forEach((info) => rest.add(info, [], true));
 
 export class Conversation {
   #isStored = false;
-  deleted = false; // by another tab
+  deleted = false; // while this tab goes on with it
   /** @type {Set<Message>} messages that this tab is making: other tabs have older versions */
-  own = new Set();
+  #own = new Set();
   #timesLost = database.timesLost();
 
   /** @param {ChatInfo} info @param {Message[]} [messages] */
@@ -70,7 +67,7 @@ export class Conversation {
 
   /** Reads a chat. Answers that were being made when their tab ended are stopped. @param {ChatInfo} info @param {Promise<Message[]>} [reading] */
   static async read(info, reading) {
-    await writing;
+    await writes.done();
     const held = unstored.get(info.id);
     if (held) return Object.assign(held, { info });
     const messages = await (reading ?? database.readMessages(info.id));
@@ -94,8 +91,27 @@ export class Conversation {
     return this.tree.path();
   }
 
+  /** Begins to make a message: until it ends, other tabs have older versions. @param {Message} message */
+  begin(message) {
+    this.#own.add(message);
+    making.add(this);
+  }
+
+  /** @param {Message} message */
+  end(message) {
+    this.#own.delete(message);
+    if (!this.isMaking) making.delete(this);
+  }
+
+  get isMaking() {
+    return this.#own.size > 0;
+  }
+
+  /** Whether this tab is making a message. @param {Message} message */
+  isOwn = (message) => this.#own.has(message);
+
   /** Whether another tab is making this answer: this tab has an older version. @param {Message} message */
-  isElsewhere = (message) => isOpen(message) && !this.own.has(message);
+  isElsewhere = (message) => isOpen(message) && !this.isOwn(message);
 
   /** Whether storage may lack messages that no later change stores. */
   get isBehind() {
@@ -108,11 +124,11 @@ export class Conversation {
    */
   save(messages, growing = false) {
     this.info.shown = this.tree.shown;
-    if (this.info.private) return;
+    if (this.info.private || removed.has(this.id)) return;
     const lacks = this.isBehind;
     const copy = structuredClone({ info: this.info, messages: lacks ? this.#storable : messages });
     const timesLost = database.timesLost();
-    enqueue(async () => {
+    const write = async () => {
       try {
         const wasStored = await withSpace(() => database.saveChat(copy.info, copy.messages, growing));
         if (this.#isStored && !wasStored) await this.#restore(copy.info);
@@ -123,7 +139,8 @@ export class Conversation {
         if (!this.deleted) unstored.set(this.id, this);
         throw error;
       }
-    });
+    };
+    writes.enqueue(write, (rest) => this.deleted || rest.add(copy.info, copy.messages, this.#isStored));
   }
 
   /** Stores all of a chat that another tab deleted while this one went on. Deletes it again if this tab knows of that. @param {ChatInfo} info */
@@ -132,10 +149,11 @@ export class Conversation {
     else await database.saveChat(info, this.#storable);
   }
 
-  /** Stores what this tab is making while the page closes, and the other messages if storage may lack them. */
-  saveAtOnce() {
+  /** Adds what this tab is making, and the other messages if storage may lack them. @param {Rest} rest */
+  tell(rest) {
+    if (this.info.private || this.deleted || removed.has(this.id) || !(this.isMaking || this.isBehind)) return;
     this.info.shown = this.tree.shown;
-    if (!this.info.private) database.saveAtOnce(this.info, this.isBehind ? this.#storable : [...this.own]);
+    rest.add(this.info, this.isBehind ? this.#storable : [...this.#own], this.#isStored);
   }
 
   /** All messages but answers that other tabs make, and damaged ones: another version of the page may read these. */
@@ -146,8 +164,15 @@ export class Conversation {
 
 /** Stores an entry of the list. @param {ChatInfo} info */
 export function saveInfo(info) {
+  if (info.private || removed.has(info.id)) return;
   const copy = structuredClone(info);
-  return info.private ? Promise.resolve() : enqueue(() => database.saveChat(copy, []));
+  unstoredInfos.delete(info.id);
+  const write = () =>
+    withSpace(() => database.saveChat(copy, [])).catch((error) => {
+      unstoredInfos.set(info.id, info);
+      throw error;
+    });
+  void writes.enqueue(write, (rest) => rest.add(copy, [], true));
 }
 
 /** Says that a chat cannot be read. @param {unknown} error */
@@ -166,14 +191,23 @@ export function tellNoChats(error) {
 export async function remove(info) {
   /** @type {Message[]} */
   let messages = [];
-  const deleted = enqueue(async () => {
-    messages = unstored.get(info.id)?.tree.all ?? (await database.readMessages(info.id));
-    unstored.delete(info.id);
-    await database.deleteChat(info.id);
-  });
+  removed.add(info.id);
+  for (const conversation of making) if (conversation.id === info.id) conversation.deleted = true;
+  const forget = async () => {
+    try {
+      messages = unstored.get(info.id)?.tree.all ?? (await database.readMessages(info.id));
+      unstored.delete(info.id);
+      unstoredInfos.delete(info.id);
+      await database.deleteChat(info.id);
+    } finally {
+      removed.delete(info.id);
+    }
+  };
+  const deleted = writes.enqueue(forget, (rest) => rest.remove(info));
   return async () => {
     await deleted;
-    await enqueue(() => database.saveChat(info, messages));
+    const bringBack = () => withSpace(() => database.saveChat(info, messages));
+    await writes.enqueue(bringBack, (rest) => rest.add(info, messages, false));
   };
 }
 

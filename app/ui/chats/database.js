@@ -206,12 +206,12 @@ export async function readMessages(id, numbers) {
 /**
  * Reads what the page shows first: a chat, its messages and the list. All are asked for at once, in the order in which they
  * are needed.
- * @param {string | null} id of the chat; null: there is none
+ * @param {string | null} id of the chat; null: there is none @param {Promise<unknown>} ready what must be stored before
  */
-export function readAtStart(id) {
-  const chat = id ? readChat(id) : Promise.resolve(undefined);
-  const messages = id ? readMessages(id) : undefined;
-  const list = listChats();
+export function readAtStart(id, ready) {
+  const chat = ready.then(() => (id ? readChat(id) : undefined));
+  const messages = id ? ready.then(() => readMessages(id)) : undefined;
+  const list = ready.then(listChats);
   for (const reading of [messages, list]) reading?.catch(() => {}); // the caller's await still rejects
   return { chat, messages, list };
 }
@@ -265,22 +265,30 @@ export async function saveChats(chats, tell, signal) {
   }
 }
 
-/** Stores a chat while the page closes, when nothing can be awaited. @param {ChatInfo} info @param {Message[]} messages */
-export function saveAtOnce(info, messages) {
-  const writing = database?.transaction(["chats", "messages", "unindexed"], "readwrite");
+/**
+ * Stores chats while the page closes, when nothing can be awaited: all in one transaction, as one that waits for another may
+ * get lost.
+ * @param {{ info: ChatInfo, messages: Message[], isDeleted: boolean }[]} chats
+ */
+export function saveAtOnce(chats) {
+  const writing = chats.length ? database?.transaction(["chats", "messages", "unindexed"], "readwrite") : undefined;
   if (!writing) return;
   writing.done.catch(() => {});
-  put(writing, info, messages);
-  mark(writing, info.id);
+  for (const { info, messages, isDeleted } of chats) {
+    if (isDeleted) discard(writing, info.id);
+    else put(writing, info, messages);
+    mark(writing, info.id);
+  }
   writing.commit();
-  tellSaved(info, messages);
+  for (const { info, messages, isDeleted } of chats)
+    if (isDeleted) tellOthers({ kind: "deleted", id: info.id });
+    else tellSaved(info, messages);
 }
 
 /** @param {string} id */
 export async function deleteChat(id) {
   const transaction = (await opened()).transaction(["chats", "messages", "unindexed"], "readwrite");
-  transaction.objectStore("chats").delete(id);
-  transaction.objectStore("messages").delete(messagesOf(id));
+  discard(transaction, id);
   mark(transaction, id);
   await transaction.done;
   tellOthers({ kind: "deleted", id });
@@ -292,4 +300,10 @@ export async function deleteChat(id) {
 function put(transaction, info, messages) {
   request(transaction.objectStore("chats").put(info));
   for (const message of messages) request(transaction.objectStore("messages").put({ ...message, chat: info.id }));
+}
+
+/** @param {import("idb").IDBPTransaction<any, any, "readwrite">} transaction @param {string} id */
+function discard(transaction, id) {
+  request(transaction.objectStore("chats").delete(id));
+  request(transaction.objectStore("messages").delete(messagesOf(id)));
 }

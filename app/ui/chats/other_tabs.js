@@ -70,7 +70,7 @@ export class OtherTabs {
   /** Shows what other tabs stored while this one made an answer or its user edited a question. Keeps the reader's place. */
   showLate() {
     const { busy, conversation, parts } = this.#chat;
-    if (!this.#isLate || busy || conversation.own.size || parts.thread.isEditing) return;
+    if (!this.#isLate || busy || conversation.isMaking || parts.thread.isEditing) return;
     conversation.tree.follow(this.#lateShown);
     conversation.info.shown = conversation.tree.shown;
     this.#draw(conversation, undefined, true);
@@ -112,9 +112,9 @@ export class OtherTabs {
   /** @param {Conversation} conversation @param {Message[]} stored @param {number | null} shown in the other tab */
   #merge(conversation, stored, shown) {
     const { parts } = this.#chat;
-    const busy = this.#chat.busy || conversation.own.size > 0;
+    const busy = this.#chat.busy || conversation.isMaking;
     const before = conversation.messages;
-    const { added, changed } = conversation.tree.merge(stored, (message) => conversation.own.has(message));
+    const { added, changed } = conversation.tree.merge(stored, conversation.isOwn);
     if (!busy) conversation.tree.follow(shown);
     conversation.info.shown = conversation.tree.shown; // each tab stays at its own branch
     const { messages } = conversation;
@@ -170,6 +170,8 @@ export class OtherTabs {
   #deleted(id) {
     const chat = this.#chat;
     chat.all = chat.all.filter((other) => other.id !== id);
+    const held = unstored.get(id);
+    if (held) held.deleted = true;
     unstored.delete(id);
     if (chat.conversation.id === id) {
       chat.conversation.deleted = true;

@@ -4,6 +4,3 @@
  * @type {Map<string, import("./conversation.js").Conversation>} by id
  */
 export const unstored = new Map();
-
-/** Stores them while the page closes. */
-export const saveUnstored = () => unstored.forEach((conversation) => conversation.saveAtOnce());

@@ -1,6 +1,6 @@
 /** Reads a file of chats and stores them, all or none. Runs beside the page, which stays quick. */
 import { setLanguage } from "../../../language/phrase.js";
-import { isFull, whyNotStored } from "../../../storage/failures.js";
+import { whyNotStored } from "../../../storage/failures.js";
 import { listChats, saveChats } from "../database.js";
 import { conversationsOf, isArchive } from "./archive.js";
 import { chatsOf } from "./read.js";
@@ -13,9 +13,9 @@ onmessage = async ({ data: { cancel, file, language } }) => {
     setLanguage(language); // of the errors
     const texts = (await isArchive(file)) ? await conversationsOf(file) : [await file.text()];
     postMessage({ result: await add(texts.flatMap(chatsOf)) });
-  } catch (error) {
+  } catch (/** @type {any} */ error) {
     if (cancelling.signal.aborted) postMessage({ result: "cancelled" });
-    else postMessage({ error: whyOf(error) });
+    else postMessage({ error: whyOf(error), name: error?.name });
   }
 };
 
