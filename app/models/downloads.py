@@ -26,6 +26,7 @@ from py_engine.tasks import quietly
 NAME = "downloads"  # of the stored text
 CHANNEL = "wisp.downloads"  # among this browser's engines
 LIMIT, MOST = 2, 6  # downloads at once: by default, and at most
+REPEAT_S = 1.0  # between two reports of a download of which nothing comes
 SLOW = 1_000_000  # bytes a second: a link that is slower has one download at a time
 Fields = dict[str, Any]  # of a message
 Change = Callable[[Fields], Awaitable[Any]]
@@ -237,14 +238,24 @@ class Downloads:
             item.loaded, item.total, item.speed = progress["loaded"], progress["total"], progress["speed"]
             self._tell(self._listing())
 
+        timer: asyncio.TimerHandle
+
+        def repeat() -> None:
+            nonlocal timer
+            progress.repeat()
+            timer = loop.call_later(REPEAT_S, repeat)
+
+        progress, loop = Progress(report), asyncio.get_running_loop()
+        timer = loop.call_later(REPEAT_S, repeat)
         try:
-            item.total = await download(item.options, self._platform.open_source, Progress(report))
+            item.total = await download(item.options, self._platform.open_source, progress)
             item.loaded, item.state = item.total, DONE
         except asyncio.CancelledError:  # the state says why
             pass
         except WispError as error:
             item.state, item.error = FAILED, error.as_dict()["error"]
         finally:
+            timer.cancel()
             item.speed, item.task = 0.0, None
             await self._changed()
 

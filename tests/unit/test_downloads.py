@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.models import loading
+from app.models import downloads, loading
 from app.models.catalog import Catalog
 from app.models.downloads import NAME, Downloads
+from app.models.progress import Progress
 from py_engine.errors import WispError
 from tests.support.gguf_bytes import MINI
 from tests.support.worker_page import settle
@@ -271,3 +272,24 @@ async def test_what_the_user_changes_in_one_engine_the_others_change_too(browser
     for nonsense in ({}, {"kind": "downloads.pause", "download": "x"}, {"kind": "downloads.add", "model": 5}):
         browser.engines[0](nonsense)
     assert await one.states() == ["b running"]
+
+
+async def test_a_download_that_stalls_says_no_time(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "REPEAT_S", 0.005)
+    monkeypatch.setattr(Progress, "WINDOW", 0.02)
+    monkeypatch.setattr(Progress, "INTERVAL", 0.0)
+    visit = await filled(browser)
+    await browser.arrive(A)
+    await asyncio.sleep(0.01)
+    await browser.arrive(A)
+    assert any(item["seconds_left"] for told in visit.told for item in told)
+    await asyncio.sleep(0.1)
+    (stalled,) = [item for item in visit.told[-1] if item["model"] == "a"]
+    assert (stalled["state"], stalled["speed"], stalled["seconds_left"]) == ("running", 0, None)
+    await browser.arrive(A)
+    assert (await visit.states())[0] == "a done"
+    told = len(visit.told)
+    await browser.arrive(B, 3)
+    await browser.arrive(C, 3)
+    await asyncio.sleep(0.05)
+    assert len(visit.told) - told < 20, "nothing is repeated after the end"

@@ -175,3 +175,21 @@ def test_progress_is_throttled_and_has_a_speed() -> None:
     progress("hash", 1, 10)
     assert out[-1]["stage"] == "hash"
     assert out[-1]["speed"] == 0.0
+
+
+def test_the_speed_falls_where_nothing_comes() -> None:
+    out: list[dict[str, Any]] = []
+    clock = [0.0]
+    progress = Progress(out.append, lambda: clock[0])
+    progress.repeat()
+    assert not out
+    for i in range(5):
+        clock[0] = i
+        progress("download", i * 1000, 100_000)
+    speeds = []
+    for i in range(5):
+        clock[0] = 5.0 + i
+        progress.repeat()
+        speeds.append(out[-1]["speed"])
+    assert speeds[0] > speeds[1] > speeds[-1] == 0
+    assert out[-1] == {"stage": "download", "loaded": 4000, "total": 100_000, "speed": 0.0}
