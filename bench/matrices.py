@@ -2,7 +2,7 @@
 
 .venv/bin/python -m bench.matrices
 
-TFLOP/s, medians of 5. Chromium has subgroup matrices behind a flag, which this sets.
+TFLOP/s, medians of 5. Chromium has subgroup matrices behind a flag, with which it is started.
 """
 
 import sys
