@@ -2,7 +2,7 @@
 
 .venv/bin/python -m bench.matrices
 
-TFLOP/s, medians of 5. Chromium has subgroup matrices behind a flag, with which it is started.
+TFLOP/s, medians of 5. Chromium is started with the flag for subgroup matrices.
 """
 
 import sys
