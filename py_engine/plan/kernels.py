@@ -45,7 +45,8 @@ BIND = re.compile(r"@bind var<(uniform|storage, read|storage, read_write)> (\w+)
 OWN = "wisp_"  # may begin the names of a kernel with a caller's text, which cannot have it
 NAME = re.compile(r"my_[a-z0-9_]+")  # of a registered kernel: Wisp's own never begin so
 _registered: dict[str, str] = {}  # the texts of kernels that are not in wgsl/, by file name
-WRITTEN = re.compile(r"^#read_write (.*)\n", re.M)
+PINNED = re.compile(r"^#read_write (.*)\n", re.M)
+WRITABLE = "storage, read_write"
 FIELD = re.compile(r"^\s*(\w+): (u32|f32|i32),", re.M)
 DECLARED = re.compile(r"^(?:fn|struct|const|alias|(?:@bind )?var<[^>]*>) (\w+)", re.M)  # in a module
 
@@ -123,12 +124,16 @@ class Device:
 
 @dataclass(frozen=True)
 class Shader:
-    """An expanded kernel: its text, bindings (name -> access, in order) and Params fields (name -> type)."""
+    """An expanded kernel: its text, bindings (name -> access, in order) and Params fields (name -> type).
+
+    `pinned`: bindings that #read_write has bound as read_write, and that the kernel only reads.
+    """
 
     label: str
     code: str
     bindings: dict[str, str]
     fields: dict[str, str]
+    pinned: frozenset[str] = frozenset()
 
     @property
     def kernel(self) -> str:
@@ -139,6 +144,10 @@ class Shader:
     def registered(self) -> bool:
         """Whether the kernel is a user's."""
         return "@" in self.label.partition(" ")[0]
+
+    def writes(self, name: str) -> bool:
+        """Whether the kernel writes to what it binds under a name."""
+        return self.bindings.get(name) == WRITABLE and name not in self.pinned
 
     def pack(self, consts: Mapping[str, int | float]) -> bytes:
         """The bytes of the Params struct, padded to a multiple of 16."""
@@ -229,7 +238,7 @@ def _expanded(
     _expand(f"{kernel}.wgsl", values, used, lines)
     if unknown := set(params) - used:
         raise KeyError(f"{kernel}.wgsl has no #param {sorted(unknown)}")
-    body = _written("\n".join(lines))
+    body, pinned = _pinned("\n".join(lines))
     bindings = {m[2].removeprefix(OWN): m[1] for m in BIND.finditer(body)}
     numbers = iter(range(len(bindings)))
     body = re.sub(r"@bind ", lambda _: f"@group(0) @binding({next(numbers)}) ", body)
@@ -241,15 +250,18 @@ def _expanded(
     registered = _registered.get(f"{kernel}.wgsl")  # another text of this name is another shader
     label = kernel if registered is None else f"{kernel}@{_hash(registered)}"
     label += "".join(f" {k}={_short(values[k])}" for k in sorted(used))
-    return Shader(label, "\n".join([*enables, *sorted(head, reverse=True), body]), bindings, fields)
+    return Shader(label, "\n".join([*enables, *sorted(head, reverse=True), body]), bindings, fields, pinned)
 
 
-def _written(body: str) -> str:
-    """The text with its #read_write bindings, without these lines."""
-    for names in WRITTEN.findall(body):
+def _pinned(body: str) -> tuple[str, frozenset[str]]:
+    """The text with its #read_write bindings, without these lines, and the names of these bindings."""
+    pinned: set[str] = set()
+    for names in PINNED.findall(body):
         name = "|".join(re.escape(name).replace(r"\*", r"\w*") for name in names.split())
-        body = re.sub(rf"@bind var<storage, read> (?=(?:{name}):)", "@bind var<storage, read_write> ", body)
-    return WRITTEN.sub("", body)
+        only_read = re.compile(rf"@bind var<storage, read> ({name}):")
+        pinned |= set(only_read.findall(body))
+        body = only_read.sub(rf"@bind var<{WRITABLE}> \1:", body)
+    return PINNED.sub("", body), frozenset(pinned)
 
 
 def _short(value: int | float | str) -> int | float | str:

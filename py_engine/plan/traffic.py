@@ -18,7 +18,6 @@ from py_engine.plan.lists import DECODE_STEP, EMBED, PREFILL
 from py_engine.plan.pages import STATE_WORDS
 from py_engine.plan.plan import MATRICES, Buffer, Op, Plan, Weight
 
-WRITABLE = "storage, read_write"
 ATTENTION = ("attention", "attention_matrix", "attention_decode", "attention_decode_tiles")
 PRODUCTS = ("matvec", "matmul", "matmul_int8", "matmul_matrix")
 IN_PLACE = (
@@ -66,7 +65,7 @@ def traffic(op: Op, device: Device, n: int, position: int, batch: int, *, panell
     """
     if position >= float(op.params.get("UP_TO", inf)):  # its tokens are another kernel's (decode_tiles.py)
         return Traffic()
-    access = kernels.expand(op.kernel, op.params, device).bindings
+    shader = kernels.expand(op.kernel, op.params, device)
     read = written = 0
     for name, bound in op.bindings.items():
         if isinstance(bound, Weight):
@@ -78,7 +77,7 @@ def traffic(op: Op, device: Device, n: int, position: int, batch: int, *, panell
         if name == "v_cache" and bound == op.bindings.get("k_cache"):  # latents serve as keys and as values
             continue
         size = _buffer_bytes(op, name, bound, n, position, batch)
-        if access[name] != WRITABLE:
+        if not shader.writes(name):
             read += size
             continue
         if op.kernel in ATTENTION and bound.pool == "kv":  # the newest position is stored, and not read

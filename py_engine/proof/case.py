@@ -57,7 +57,7 @@ class Case:
             bound.name: (op, name)
             for op, shader in zip(self.ops, self.shaders, strict=True)
             for name, bound in op.bindings.items()
-            if isinstance(bound, Buffer) and shader.bindings[name] == "storage, read_write"
+            if isinstance(bound, Buffer) and shader.writes(name)
         }
 
 

@@ -219,7 +219,7 @@ class _Maker:
         return found
 
     def _written(self, op: Op, name: str) -> bool:
-        return self.shader(op).bindings.get(name) == "storage, read_write"
+        return self.shader(op).writes(name)
 
     def _cache(self, part: Reduced, name: str, b: Buffer) -> Array:
         """A cache's pages, or states: random, and NaN in the one that no block table has."""

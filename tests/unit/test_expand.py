@@ -73,6 +73,7 @@ def test_named_bindings_are_bound_as_read_write() -> None:
     kernels.register("my_written", "\n".join(["#param PINNED", "#if PINNED", "#read_write x w_*", "#endif", *bound]))
     pinned = kernels.expand("my_written", {"PINNED": 1}, Device())
     assert pinned.bindings == dict.fromkeys(("x", "w_qs", "w_d"), "storage, read_write") | {"xw": "storage, read"}
+    assert [name for name in pinned.bindings if pinned.writes(name)] == []
     assert "#" not in pinned.code
     free = kernels.expand("my_written", {"PINNED": 0}, Device())
     assert set(free.bindings.values()) == {"storage, read"}

@@ -121,6 +121,20 @@ def test_every_kernel_of_every_architecture_has_a_case(model: str, device: Devic
             assert wrong(case, name, values), f"{op.kernel} {binding}"
 
 
+def test_a_case_of_pinned_loads_has_inputs_and_results() -> None:
+    """Inputs that are bound as read_write are not poisoned as results are: no fault would be seen among NaNs."""
+    plan = planner.make_plan(header("vision/gemma3.mmproj"), GPU, planner.PlanOptions(512, 128, "f16"))
+    made = [
+        case for case in cases(plan, GPU, plan.lists, lambda s: s.kernel != "matmul_matrix") if case.shaders[0].pinned
+    ]
+    assert {case.ops[0].params["EPILOGUE"] for case in made} == {"store", "split", "accumulate", "activate"}
+    for case in made:
+        bound = {name: b.name for name, b in case.ops[0].bindings.items()}
+        assert bound["x"] not in case.want
+        assert np.isfinite(case.data[bound["x"]][: case.batch.n]).all()
+        assert np.isfinite(case.want[bound["y"]][: case.batch.n]).any(axis=1).all()
+
+
 def test_a_batch_norm_in_a_case_has_a_positive_variance() -> None:
     """Of random numbers, half would have no root."""
     plan = planner.make_plan(header("vision/nemotron_omni.mmproj"), GPU, planner.PlanOptions(512, 128, "f16"))
