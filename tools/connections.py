@@ -153,12 +153,10 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the other side has closed a connection."""
-    if not select.select([connection], [], [], 0)[0]:
-        return False
+    """Whether either side has closed a connection."""
     try:
-        return not connection.recv(1, socket.MSG_PEEK)
-    except OSError:
+        return bool(select.select([connection], [], [], 0)[0]) and not connection.recv(1, socket.MSG_PEEK)
+    except (OSError, ValueError):  # ValueError: another thread has closed it
         return True
 
 

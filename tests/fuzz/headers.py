@@ -16,7 +16,7 @@ from py_engine.files.gguf_header import Header, parse
 from py_engine.files.gguf_values import NeedMoreBytes
 from py_engine.models.families import FAMILIES, family
 from py_engine.plan.kernels import Device
-from tests.support.gguf_bytes import ARRAY, BOOL, F32, I32, MINI, STRING, U8, U32, U64, gguf, key, tensor
+from tests.support.gguf_bytes import ARRAY, BOOL, F32, I32, I64, MINI, STRING, U8, U32, U64, gguf, key, tensor
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NUMBERS = (0, 1, 2, 3, 7, 64, 4096, 10**6, 10**7, 2**31 - 4, 2**31, 2**32 - 1)
@@ -90,14 +90,22 @@ def case(rng: Random) -> bytes:
     return gguf(keys, tensors)
 
 
+def integer_type(numbers: list[int]) -> int:
+    """The smallest of GGUF's types that metadata use for such integers and that holds all of them."""
+    if min(numbers, default=0) < 0:
+        return I32 if min(numbers) >= -(1 << 31) and max(numbers) < 1 << 31 else I64
+    return U32 if max(numbers, default=0) < 1 << 32 else U64
+
+
 def typed(given: Any) -> tuple[int, Any]:
     """A metadata value with a GGUF type that holds it."""
     if isinstance(given, bool):
         return BOOL, given
     if isinstance(given, int):
-        return (U32, given) if 0 <= given < 1 << 32 else (I32, given)
+        return integer_type([given]), given
     if isinstance(given, list):
-        return ARRAY, (typed(given[0])[0] if given else U32, given)
+        first = given[0] if given else 0
+        return ARRAY, (integer_type(given) if type(first) is int else typed(first)[0], given)
     return (STRING, given) if isinstance(given, str) else (F32, given)
 
 
