@@ -10,6 +10,7 @@ from tools.environment import pyproject
 from tools.failure import run
 from tools.npm import ensure_node_modules
 from tools.paths import NODE_MODULES, ROOT
+from tools.tarball import tarball
 
 NAME = "wisp-engine"
 CATALOG = "assets/models/catalog.json"  # an empty one: the package brings no models
@@ -21,8 +22,6 @@ TSC = ["--ignoreConfig", "--declaration", "--emitDeclarationOnly", "--allowJs", 
 
 def build(dist: Path, folder: Path) -> Path:
     """Write the tarball into a folder; return its path."""
-    from tools.release import tarball
-
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{NAME}-{pyproject()['project']['version']}.tgz"
     path.write_bytes(tarball({f"package/{name}": data for name, data in sorted(_members(dist))}))

@@ -1,19 +1,14 @@
 """Make release/: the wheel, the npm package, dist/ as an archive, their checksums. Equal sources give equal bytes."""
 
-import gzip
 import hashlib
-import io
 import shutil
-import tarfile
-from calendar import timegm
-from collections.abc import Mapping
 from pathlib import Path
 
 from tools import dist, npm_package, wheel
 from tools.environment import pyproject
 from tools.failure import say
 from tools.paths import ROOT
-from tools.python_zip import EPOCH
+from tools.tarball import tarball
 
 RELEASE = ROOT / "release"
 SUMS = "SHA256SUMS"
@@ -36,21 +31,6 @@ def archive(folder: Path, top: str) -> bytes:
     """Return a .tar.gz of a folder's files below `top`."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return tarball({f"{top}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in paths})
-
-
-def tarball(files: Mapping[str, bytes]) -> bytes:
-    """Return a .tar.gz of these files in their order, with a fixed time and owner."""
-    out = io.BytesIO()
-    time = timegm((*EPOCH, 0, 0, 0))
-    with (
-        gzip.GzipFile(fileobj=out, mode="wb", compresslevel=6, mtime=time, filename="") as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
-    ):
-        for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mtime, entry.mode = len(data), time, 0o644
-            tar.addfile(entry, io.BytesIO(data))
-    return out.getvalue()
 
 
 def checksums(folder: Path) -> str:
