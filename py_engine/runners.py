@@ -13,6 +13,7 @@ generate/ schedules the calls.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Protocol
@@ -29,6 +30,7 @@ from py_engine.plan.sampling import Batch, Sampling
 from py_engine.plan.shared import SHORT_BATCH
 
 WARM_UP_TOKENS = 16  # of warm_up()'s prompt
+Turn = Callable[[], AbstractAsyncContextManager[None]]  # waits for the device, and holds it
 
 
 @dataclass(frozen=True)
@@ -161,8 +163,11 @@ class Runner(Protocol):
     async def ready(self) -> None:
         """Wait until every weight is in place."""
 
-    async def reserve_pages(self, pages: Sequence[int]) -> None:
-        """Grow the caches to so many pages, by group; what they hold stays. WispError out_of_memory."""
+    async def reserve_pages(self, pages: Sequence[int], turn: Turn) -> None:
+        """Grow the caches to so many pages, by group; what they hold stays. WispError out_of_memory.
+
+        `turn()` holds the device while they are replaced. Sequences may run while memory is allocated for them.
+        """
 
     def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
         """Write entries of a sequence's block table, from entry `first` on."""

@@ -13,6 +13,7 @@ from py_engine.cpu.memory import STACK_BYTES, Memory
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
 from py_engine.plan.quants import grid
+from py_engine.runners import Turn
 
 
 class WasmContents:
@@ -58,10 +59,11 @@ class WasmContents:
     async def ready(self) -> None:
         await self._device.read([])
 
-    async def reserve_pages(self, pages: Sequence[int]) -> None:
-        self._check()
-        await self._pages.reserve(pages)
-        self._lists.forget()
+    async def reserve_pages(self, pages: Sequence[int], turn: Turn) -> None:
+        async with turn():
+            self._check()
+            await self._pages.reserve(pages)
+            self._lists.forget()
 
     def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
         self._inputs.pages(group, seq, first, pages)

@@ -28,6 +28,7 @@ from py_engine.runners import DEFAULT_FEED, Counts, DecodeMasked, FeedOptions, K
 
 if TYPE_CHECKING:
     from py_engine.cpu.executor import Cpu
+    from py_engine.runners import Turn
 
 
 BUSY_S = 0.1  # the longest time that the thread computes without handling messages, apart from one step's
@@ -91,8 +92,9 @@ class CpuRunner:
             await asyncio.sleep(0)
         self._cpu = Cpu(self.plan, weights)
 
-    async def reserve_pages(self, pages: Sequence[int]) -> None:
-        self._cpu.reserve_pages(pages)
+    async def reserve_pages(self, pages: Sequence[int], turn: Turn) -> None:
+        async with turn():
+            self._cpu.reserve_pages(pages)
 
     def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
         self._run_in_order(lambda: self._cpu.set_pages(group, seq, first, pages))

@@ -371,8 +371,7 @@ class Generation:
         needed = sum(self.plan.page_bytes(g) * (n - g.pages) for g, n in zip(groups, pages, strict=True))
         async with self.ask_for_memory(needed) as granted:
             if granted:
-                async with self.time_slices.acquire(beside_part=True):
-                    await self.runner.reserve_pages(pages)
+                await self.runner.reserve_pages(pages, partial(self.time_slices.acquire, beside_part=True))
         return granted
 
 

@@ -10,7 +10,7 @@ from pyodide.ffi import to_js
 from py_engine.gpu.gpu import Gpu, device_lost
 from py_engine.gpu.preparation import Preparation
 from py_engine.plan.placement import Placement
-from py_engine.runners import Counts
+from py_engine.runners import Counts, Turn
 
 if TYPE_CHECKING:
     from py_engine.files.source import CachedRecords
@@ -58,9 +58,9 @@ class GpuContents:
             await self.gpu.uploading.end()
             self.gpu.uploading = None
 
-    async def reserve_pages(self, pages: Sequence[int]) -> None:
+    async def reserve_pages(self, pages: Sequence[int], turn: Turn) -> None:
         self._check()
-        await self._awaited(self.gpu.reserve_pages(pages))
+        await self._awaited(self.gpu.reserve_pages(pages, turn))
 
     def set_pages(self, group: int, seq: int, first: int, pages: Sequence[int]) -> None:
         if not self.gpu.lost:

@@ -28,7 +28,7 @@ from py_engine.plan.packing import PackedBatch
 from py_engine.plan.pages import TABLES, records_at, shift_index
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan, planes_of
 from py_engine.plan.shared import LOGPROB_ROW_BYTES, LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS, SHORT_BATCH
-from py_engine.runners import Row
+from py_engine.runners import Row, Turn
 from py_engine.tasks import begin, quietly
 
 REPORT_S = 1.0  # the longest time between a lost device's failure to answer and the report of its loss
@@ -110,13 +110,22 @@ class Gpu(Memory):
         self.lost = self.lost or reason
         self._reported.set()
 
-    async def reserve_pages(self, pages: Sequence[int]) -> None:
-        """Enlarge the caches and bind them again. WispError out_of_memory, with nothing changed.
+    async def reserve_pages(self, pages: Sequence[int], turn: Turn) -> None:
+        """Enlarge the caches, and bind them again during `turn()`. WispError out_of_memory, with nothing changed.
 
         If there is no memory even for that, the device is given up: WispError device_lost.
         """
-        async with self._recording:
-            moved = await self.enlarge_caches(pages)
+        larger = await self.allocate_caches(pages)
+        try:
+            await self._replace_caches(pages, larger, turn)
+        finally:
+            self.free(buffer for name, buffer in larger.items() if self.places.get(name, (None,))[0] is not buffer)
+
+    async def _replace_caches(self, pages: Sequence[int], larger: dict[str, Any], turn: Turn) -> None:
+        async with turn(), self._recording:
+            if self.closed:
+                raise device_lost(self.lost or "it was replaced")
+            moved = self.replace_caches(pages, larger)
             try:
                 if self.replay is not None:
                     await self.guarded(lambda: self.replay.bindAgain(to_js(moved)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import js
@@ -13,9 +14,10 @@ from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.plan import budget, quants
 from py_engine.plan.kernels import Device
 from py_engine.plan.pages import TABLES, PageGroup, first_tables, table_offset
-from py_engine.plan.plan import Plan
+from py_engine.plan.plan import Buffer, Plan
 
 ARENA = 1 << 30  # bytes of a weight buffer at most
+AT_ONCE = 8  # caches that are allocated before other work on the device may run
 STORAGE, UNIFORM, COPY_SRC, COPY_DST = 0x80, 0x40, 0x4, 0x8
 
 
@@ -156,41 +158,56 @@ class Memory:
         """The groups, and the bytes of a page in each cache."""
         return [(group, self.plan.page_sizes(group, group.caches)) for group in self.plan.page_groups]
 
-    async def enlarge_caches(self, pages: Sequence[int]) -> list[tuple[Any, Any, int]]:
-        """Replace the caches by ones with so many pages, by group, and copy the contents.
+    async def allocate_caches(self, pages: Sequence[int]) -> dict[str, Any]:
+        """Allocate caches of so many pages, by group, for replace_caches(): name -> buffer. WispError out_of_memory.
 
-        Returns each old buffer, its new one, and that one's bytes. Old bind groups become invalid. WispError
-        out_of_memory, with nothing changed.
+        The browser takes a millisecond for each. What sequences submit meanwhile runs between a few of them.
         """
-        wanted = [group for group, count in zip(self.plan.page_groups, pages, strict=True) if count > group.pages]
-        caches = [b for group in wanted for b in self.plan.with_pages(group, pages[group.index])]
-        larger: dict[str, Any] = {}
-        n_before = len(self.buffers)
+        caches = self._grown(pages)
+        allocated: dict[str, Any] = {}
 
-        def grow() -> None:
-            for b in caches:
-                larger[b.name] = self.buffer(b.nbytes, STORAGE, b.name)
+        def allocate(some: list[Buffer]) -> None:
+            for b in some:
+                allocated[b.name] = self.buffer(b.nbytes, STORAGE, b.name)
 
         try:
             if max(b.nbytes for b in caches) > self.variant.max_binding:
                 raise budget.out_of_memory(self.plan)
-            await self.guarded(grow)
-        except WispError:
-            for buffer in self.buffers[n_before:]:
-                buffer.destroy()
-            del self.buffers[n_before:]
+            for at in range(0, len(caches), AT_ONCE):
+                await self.guarded(partial(allocate, caches[at : at + AT_ONCE]))
+        except BaseException:
+            self.free(allocated.values())
             raise
-        encoder = self.device.createCommandEncoder()
+        return allocated
+
+    def replace_caches(self, pages: Sequence[int], larger: dict[str, Any]) -> list[tuple[Any, Any, int]]:
+        """Replace the caches by those of allocate_caches(pages), and copy the contents. Old bind groups become invalid.
+
+        Returns each old buffer, its new one, and that one's bytes.
+        """
+        caches = self._grown(pages)
         old = [self.places[b.name] for b in caches]
+        encoder = self.device.createCommandEncoder()
         for b, (buffer, _, size) in zip(caches, old, strict=True):
             encoder.copyBufferToBuffer(buffer, 0, larger[b.name], 0, size)
             self.places[b.name] = larger[b.name], 0, b.nbytes
         self.device.queue.submit(to_js([encoder.finish()]))
-        for buffer, _, _ in old:
-            buffer.destroy()
-        freed = {id(buffer) for buffer, _, _ in old}
-        self.buffers = [buffer for buffer in self.buffers if id(buffer) not in freed]
+        self.free(buffer for buffer, _, _ in old)
         self._pages = None
-        for group in wanted:
-            self.plan.set_pages(group, pages[group.index])
+        for group, count in zip(self.plan.page_groups, pages, strict=True):
+            if count > group.pages:
+                self.plan.set_pages(group, count)
         return [(buffer, larger[b.name], b.nbytes) for b, (buffer, _, _) in zip(caches, old, strict=True)]
+
+    def _grown(self, pages: Sequence[int]) -> list[Buffer]:
+        """The caches of the groups that get more pages, as they will be."""
+        groups = zip(self.plan.page_groups, pages, strict=True)
+        return [b for group, count in groups if count > group.pages for b in self.plan.with_pages(group, count)]
+
+    def free(self, buffers: Iterable[Any]) -> None:
+        """Destroy buffers. What was submitted may still use them."""
+        freed = set()
+        for buffer in buffers:
+            buffer.destroy()
+            freed.add(id(buffer))
+        self.buffers = [buffer for buffer in self.buffers if id(buffer) not in freed]

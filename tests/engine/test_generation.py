@@ -68,6 +68,14 @@ def test_caches_grow_and_pages_are_copied(engine_pages: Callable[[str | None], P
     assert after["held"] == 0
 
 
+def test_sequences_go_on_while_caches_are_allocated(engine_pages: Callable[[str | None], Page]) -> None:
+    page = engine_pages("lavapipe")
+    options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 64}
+    submits, caches = run(page, MODEL, "generation.submits_beside_allocations", **options)
+    assert len(submits) == caches
+    assert min(submits) > 0
+
+
 def test_any_samplers_share_a_batch(engine_pages: Callable[[str | None], Page]) -> None:
     """A sequence's tokens and log-probabilities do not depend on the samplers and masks of the others."""
     page = engine_pages("lavapipe")

@@ -3,6 +3,7 @@
 tests/engine and tests/e2e run it in browsers.
 """
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -210,7 +211,7 @@ async def test_a_window_s_pages_are_used_again(name: str, monkeypatch: pytest.Mo
     logits, _ = await engine.evaluate(ids)
     assert_close(want["long_logits_ref"], logits[-len(want["long_logits_ref"]) :], "f32")
     pages = [group.pages for group in engine.plan.page_groups]
-    await engine.runner.reserve_pages([2 * count for count in pages])
+    await engine.runner.reserve_pages([2 * count for count in pages], nullcontext)
     again, _ = await engine.evaluate(ids)
     np.testing.assert_array_equal(again, logits)
 

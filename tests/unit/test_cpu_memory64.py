@@ -3,6 +3,7 @@
 tests/engine/test_memory64.py runs them in a browser.
 """
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ async def test_64_bit_modules_compute_the_same_bits(name: str, kv_type: str, var
         assert min(runner._memory.of(w) for w in engine.plan.weights.values()) > skipped
         rounded = (await rounded_logits(engine, prompt)).tobytes()
         logits, _ = await engine.evaluate(prompt)
-        await runner.reserve_pages([group.pages + 1 for group in engine.plan.page_groups])
+        await runner.reserve_pages([group.pages + 1 for group in engine.plan.page_groups], nullcontext)
         answer = await batches(engine, prompt, EVERY, 12)
         rows = [row for batch in answer for row in batch.logprobs or []]
         found.append((rounded, logits.tobytes(), rows))
@@ -85,7 +86,7 @@ async def test_caches_that_cannot_grow_stay_as_they_are(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Machine, "grow", full)
     with pytest.raises(WispError, match="no more"):
-        await runner.reserve_pages([group.pages + 1 for group in engine.plan.page_groups])
+        await runner.reserve_pages([group.pages + 1 for group in engine.plan.page_groups], nullcontext)
     assert (memory.end, [memory.buffer(name) for name in engine.plan.buffers]) == before
     engine.forget()
     runner._lists.forget()

@@ -89,7 +89,7 @@ async def test_requests_wait_for_pages() -> None:
     """Where the caches may not grow, a young request releases its pages, and its prompt is read again."""
     used = engine_of(page=8, n_ctx=128)
 
-    async def refuse(pages: Any) -> None:
+    async def refuse(pages: Any, turn: Any) -> None:
         raise WispError("no memory", "out_of_memory")
 
     counts(used).reserve_pages = refuse  # type: ignore[method-assign]

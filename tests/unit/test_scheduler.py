@@ -278,7 +278,7 @@ async def test_requests_wait_for_pages(sampling: Sampling) -> None:
     """Where the caches may not grow, young requests release their pages and continue later; the texts stay the same."""
     used = engine(n_ctx=64, page=8)
 
-    async def refuse(pages: Any) -> None:
+    async def refuse(pages: Any, turn: Any) -> None:
         raise WispError("no memory", "out_of_memory")
 
     counts(used).reserve_pages = refuse  # type: ignore[method-assign]

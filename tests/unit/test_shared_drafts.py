@@ -162,7 +162,7 @@ async def test_sequences_that_draft_wait_for_pages() -> None:
     """Young requests release their pages in mid-draft and continue later."""
     used = engine(n_ctx=128, page=8, draft=True)
 
-    async def refuse(pages: Any) -> None:
+    async def refuse(pages: Any, turn: Any) -> None:
         raise WispError("no memory", "out_of_memory")
 
     counts(used).reserve_pages = refuse  # type: ignore[method-assign]

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import js
@@ -56,7 +56,9 @@ async def logits(engine: Engine) -> dict[str, Any]:
     """
     runner: Any = engine.runner
     count = len(LENGTHS)
-    await runner.reserve_pages([((1 + COPIES) * count + 1) * _pages(runner)] * len(engine.plan.page_groups))
+    await runner.reserve_pages(
+        [((1 + COPIES) * count + 1) * _pages(runner)] * len(engine.plan.page_groups), nullcontext
+    )
     alone = [await _alone(runner, which) for which in range(count)]
     batches = await _in_batches(runner)
     drafts = await _as_draft(runner, alone[1])

@@ -300,7 +300,7 @@ async def failed_recordings(engine: Engine) -> dict[str, Any]:
     await asyncio.gather(*(device.compile(names=lazy) for _ in range(3)))
     counts = {name: [int(device.replay.lists.get(name).length), len(device.plan.lists[name])] for name in lazy}
     fail_at(2)  # after the caches have grown
-    await code(runner.reserve_pages([group.pages + 1 for group in device.plan.page_groups]))
+    await code(runner.reserve_pages([group.pages + 1 for group in device.plan.page_groups], nullcontext))
     await code(runner.prepare(lazy))
     return {"codes": codes, "counts": counts}
 

@@ -14,6 +14,7 @@ from pyodide.ffi import create_proxy, to_js
 from py_engine.engine import Engine
 from py_engine.generate import time_slices
 from py_engine.generate.answer import AnswerLimits, GenerationRequest, GenerationStats
+from py_engine.gpu import memory
 from py_engine.gpu import runner as gpu_runner
 from py_engine.gpu.memory import obj
 from py_engine.gpu.step_times import StepTimes
@@ -253,6 +254,38 @@ async def pages(engine: Engine) -> dict[str, Any]:
     return {"alone": alone, "beside": beside, "again": again, "cached": cached, "copies": len(copies)} | {
         "pages": [first, engine.stats()["pages"][0]]
     }
+
+
+async def submits_beside_allocations(engine: Engine) -> tuple[list[int], int]:
+    """Submits of a first answer's steps after each cache that is allocated for a second one; the number of caches."""
+    runner: Any = engine.runner
+    gpu = runner.gpu
+    guarded, allocate_caches, submits = gpu.guarded, gpu.allocate_caches, list[int]()
+
+    async def waiting(work: Any) -> None:
+        await guarded(work)
+        before = int(gpu.replay.counts.submits)
+        for _ in range(1000):
+            if int(gpu.replay.counts.submits) > before:
+                break
+            await asyncio.sleep(0.005)
+        submits.append(int(gpu.replay.counts.submits) - before)
+
+    async def allocating(pages: list[int]) -> Any:
+        gpu.guarded = waiting
+        try:
+            return await allocate_caches(pages)
+        finally:
+            gpu.guarded = guarded
+
+    runner._times = FixedTimes(1)
+    gpu.allocate_caches = allocating
+    at_once, memory.AT_ONCE = memory.AT_ONCE, 1
+    try:
+        await asyncio.gather(*(collect(engine, [*range(5, 15), k], Sampling(temperature=0), 50) for k in range(2)))
+    finally:
+        memory.AT_ONCE = at_once
+    return submits, sum(len(group.caches) for group in engine.plan.page_groups)
 
 
 async def check_logprobs(engine: Engine, prompt: list[int], answer: list[int]) -> tuple[int, float]:

@@ -1,6 +1,7 @@
 """Sequences with any samplers, masks and log-probabilities in one batch of a runner, on any device."""
 
 from array import array
+from contextlib import nullcontext
 from typing import Any
 
 from py_engine.engine import Engine
@@ -57,7 +58,7 @@ async def tokens_of(runner: Any, sequences: list[int]) -> list[Batch]:
 
 async def batch_and_pairs(engine: Engine) -> list[Any]:
     """(ids, log-probabilities) of each sequence among all of them, and of each beside one other."""
-    await engine.runner.reserve_pages([len(SAMPLINGS)] * len(engine.plan.page_groups))
+    await engine.runner.reserve_pages([len(SAMPLINGS)] * len(engine.plan.page_groups), nullcontext)
     everyone = await tokens_of(engine.runner, list(range(len(SAMPLINGS))))
     pairs = []
     for seq in range(len(SAMPLINGS)):
