@@ -73,6 +73,12 @@ _AROUND = {
     **dict.fromkeys(("gemma3", "gemma3nv"), _Around("<start_of_image>", "<end_of_image>")),
     **dict.fromkeys(("gemma4v", "gemma4uv"), _Around("<|image>", "<image|>")),
     "internvl": _Around("<img>", "</img>"),
+    "cohere2v": _Around(
+        "<|START_OF_IMG|>",
+        "<|END_OF_IMG|>",
+        after_tile=("<|IMG_LINE_BREAK|>",),
+        after_overview=("<|IMG_LINE_BREAK|>",),
+    ),
     "pixtral": _Around(end="[IMG_END]"),
     "lightonocr": _Around("<|im_start|>", "<|im_end|>"),
     "idefics3": _Around(

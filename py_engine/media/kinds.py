@@ -10,7 +10,7 @@ VISION_TYPES = (
     "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv", "adapter",
     "youtuvl", "yasa2", "deepseekocr", "deepseekocr2", "granite4_vision", "cogvlm", "ling3vl", "nemotron_v2_vl",
     "llama4", "kimik25", "exaone4_5", "glm5v", "mimovl", "minimax_m3",
-    "muse-glimmer",
+    "muse-glimmer", "cohere2v",
 )  # fmt: skip
 AUDIO_TYPES = (
     "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
@@ -76,7 +76,7 @@ MERGE_KEYS = {
         ("idefics3", "gemma3", "gemma4v", "gemma4uv", "internvl", "lfm2", "dots_ocr", "kimivl", "minicpmv4_6"),
         "projector.scale_factor",
     ),
-    **dict.fromkeys(("kimik25", "llama4", "nemotron_v2_vl"), "projector.scale_factor"),
+    **dict.fromkeys(("kimik25", "llama4", "nemotron_v2_vl", "cohere2v"), "projector.scale_factor"),
     **dict.fromkeys(
         ("pixtral", "lightonocr", "glm4v", "hunyuanvl", "youtuvl", *IN_FOURS, *QWEN_VL), "spatial_merge_size"
     ),
@@ -108,7 +108,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
         ("mlp", "pixtral", "lightonocr", "lfm2", "paddleocr", "dots_ocr", "kimivl", "phi4", "youtuvl", *QWEN_VL),
         ("mm.2.weight", 1),
     ),
-    **dict.fromkeys(("kimik25", "ling3vl", "exaone4_5", "mimovl", "muse-glimmer"), ("mm.2.weight", 1)),
+    **dict.fromkeys(("kimik25", "ling3vl", "exaone4_5", "mimovl", "muse-glimmer", "cohere2v"), ("mm.2.weight", 1)),
     "yasa2": ("mm.2.weight", 1),
     "janus_pro": ("mm.1.weight", 1),
     "adapter": ("adapter.linear.dense_4h_to_h.weight", 1),

@@ -212,6 +212,9 @@ def _canvases(reader: Reader, kind: str, size: int) -> tuple[tuple[int, int], ..
         low, high = _tiles(reader, 1, 12)
         sides = range(low, high + 1)
         return tuple((a * size, b * size) for a in sides for b in sides if a * b <= high)
+    if kind == "cohere2v":
+        counts = range(1, reader.count("preproc_max_tiles", most=MAX_TILES) + 1)
+        return tuple((a * size, n // a * size) for n in counts for a in range(1, n + 1) if n % a == 0)
     if kind == "llama4":
         sides = range(1, LLAMA4_TILES + 1)
         return tuple((a * size, b * size) for a in sides for b in sides if a * b > 1)

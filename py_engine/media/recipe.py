@@ -189,6 +189,18 @@ def _grid(vision: Vision, size: Size) -> Recipe:
     return _tiled(canvas, overview, (side, side))
 
 
+def _nearest_scale(vision: Vision, size: Size) -> Recipe:
+    """Command A Vision: stretched tiles of the canvas that a picture is enlarged to least, else shrunk to least."""
+    side = vision.image_size
+    overview = _stretch(0, (side, side), vision.filter)
+    scales = {canvas: min(canvas[0] / size[0], canvas[1] / size[1]) for canvas in vision.canvases}
+    larger = [canvas for canvas in scales if scales[canvas] >= 1]
+    canvas = min(larger, key=scales.__getitem__) if larger else max(scales, key=scales.__getitem__)
+    if canvas == (side, side):
+        return _whole(overview, NO_TILES)
+    return _tiled(_stretch(0, canvas, vision.filter), overview, (side, side))
+
+
 def _idefics3(vision: Vision, size: Size) -> Recipe:
     """Three resizings: to the longest side, to whole tiles, and from there to the overview. All pictures have tiles."""
     if not vision.longest_edge:
@@ -285,6 +297,7 @@ _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     ),
     **dict.fromkeys((*IN_TILES, "internvl", "llama4"), _grid),
     **dict.fromkeys(("gemma3", "gemma3nv", "janus_pro", "adapter", "nemotron_v2_vl"), _square),
+    "cohere2v": _nearest_scale,
     "glm5v": _in_corner,
     "muse-glimmer": _near_shape,
     "idefics3": _idefics3,

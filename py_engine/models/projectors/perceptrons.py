@@ -1,6 +1,7 @@
 """Ends of encoders of pictures that are a few layers over joined patches.
 
-Source: kimik25.cpp, ling3vl.cpp, llama4.cpp, muse-glimmer.cpp and nemotron-v2-vl.cpp in llama.cpp's tools/mtmd/models.
+Source: kimik25.cpp, ling3vl.cpp, llama4.cpp, muse-glimmer.cpp, nemotron-v2-vl.cpp and siglip.cpp in llama.cpp's
+tools/mtmd/models.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from py_engine.models.projectors.stages import Stages
 from py_engine.plan import rows
 from py_engine.plan.encoder import EncoderPlan
 from py_engine.plan.plan import Buffer
+from py_engine.plan.rows import Parts, copy_columns
 
 NEMOTRON_EPS = 1e-6  # of the norm of Nemotron's squares
 
@@ -32,6 +34,19 @@ def _nemotron_v2_vl(s: Stages, x: Buffer) -> EncoderPlan:
     y = norm.apply("mm.model.mlp.0", merge(s, x), "merged_norm", for_product=True, cols=cols)
     y, width = hidden(s, y, "mm.model.mlp.1", cols, "relu2")
     return finish(s, y, "mm.model.mlp.3", width)
+
+
+def _cohere2v(s: Stages, x: Buffer) -> EncoderPlan:
+    """Two layers. The first half of the first one's values is gated by the second half."""
+    w, cols = s.w, s.tower.merge**2 * s.tower.embedding_length
+    both, x = w.rows("mm.1.weight"), merge(s, x)
+    ops, width = s.ops, both // 2
+    y = ops.project("first", x, w.matrix("mm.1.weight", both, cols), w.vector(("mm.1.bias", both)))
+    gated = ops.rows("gate_up", both)
+    for source, to in ((width, 0), (0, width)):
+        copy_columns(ops, Parts(y, source, 0), Parts(gated, to, 0), width)
+    mid = ops.activate(gated, ops.rows("hidden", width, ops.input_dtype), width, "silu", gated=True)
+    return finish(s, mid, "mm.2", width)
 
 
 def _second(s: Stages, x: Buffer, name: str, cols: int, activation: str) -> tuple[Buffer, int]:
@@ -58,6 +73,7 @@ def _muse_glimmer(s: Stages, x: Buffer) -> EncoderPlan:
 
 
 PERCEPTRONS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
+    "cohere2v": _cohere2v,
     "kimik25": _kimik25,
     "ling3vl": _ling3vl,
     "llama4": _llama4,

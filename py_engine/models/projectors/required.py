@@ -16,8 +16,8 @@ SECOND = "dots_ocr exaone4_5 hunyuanvl ling3vl phi4 qwen2.5vl_merger qwen2vl_mer
 # names of tensors (N: of every block) -> the types of projectors that need them; biases only beside their weights
 NEEDED: dict[str, str] = {
     "mm.0.bias": SECOND + "janus_pro",
-    "mm.1.bias": "janus_pro kimik25 kimivl lfm2 minimax_m3 paddleocr",
-    "mm.2.bias": SECOND + "kimik25 kimivl lfm2 minimax_m3 paddleocr",
+    "mm.1.bias": "cohere2v janus_pro kimik25 kimivl lfm2 minimax_m3 paddleocr",
+    "mm.2.bias": SECOND + "cohere2v kimik25 kimivl lfm2 minimax_m3 paddleocr",
     "mm.input_norm.bias": "dots_ocr kimik25 kimivl ling3vl paddleocr",
     "mm.merger.fc1.bias mm.merger.fc2.bias": "minimax_m3",
     "mm.model.fc.bias": "deepseekocr deepseekocr2 hunyuanvl",

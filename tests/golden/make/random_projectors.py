@@ -148,6 +148,20 @@ def gemma3(file: GgufFile, c: Settings) -> None:
     file.matrix("mm.input_projection.weight", n, c["out"], gain=1.4)
 
 
+def cohere2v(file: GgufFile, c: Settings) -> None:
+    """SigLIP's encoder; squares, and two layers of which the first is gated; tiles."""
+    vision_keys(file, c, HALF, **{"projector.scale_factor": 2, "preproc_max_tiles": c["tiles"]})
+    n = c["n_embd"]
+    file.add("clip.use_gelu", True)
+    patches(file, c, bias=True)
+    table(file, (c["image"] // c["patch"]) ** 2, n)
+    for i in range(c["n_layer"]):
+        block(file, c, i, norm_bias=True)
+    file.norm("v.post_ln", n, bias=True)
+    linear(file, "mm.1", 2 * c["hidden"], 4 * n, gain=1.4)
+    linear(file, "mm.2", c["out"], c["hidden"], gain=1.4)
+
+
 def kimik25(file: GgufFile, c: Settings) -> None:
     """Kimi-VL's encoder with a table of positions in three dimensions."""
     vision_keys(file, c, HALF, **{"projector.scale_factor": 2}, **(limits(c) if "tokens" in c else {}))
@@ -268,6 +282,7 @@ TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "ling3vl": ling3vl,
     "nemotron_v2_vl": nemotron_v2_vl,
     "llama4": llama4,
+    "cohere2v": cohere2v,
     "kimik25": kimik25,
     "exaone4_5": exaone4_5,
     "glm5v": glm5v,
@@ -280,7 +295,7 @@ TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
 }
 # The tensor whose rows are an embedding's values.
 OUTPUTS = {
-    **dict.fromkeys(("ling3vl", "kimik25", "exaone4_5", "mimovl", "muse-glimmer", "mlp"), "mm.2.weight"),
+    **dict.fromkeys(("ling3vl", "kimik25", "exaone4_5", "mimovl", "muse-glimmer", "mlp", "cohere2v"), "mm.2.weight"),
     "nemotron_v2_vl": "mm.model.mlp.3.weight",
     "llama4": "mm.model.fc.weight",
     "gemma3": "mm.input_projection.weight",

@@ -169,6 +169,7 @@ MEDIA_TOKENS: tuple[str, ...] = (
 MEDIA_TOKENS += ("<|media_begin|>", "<|media_end|>", "<|audio_comp_start|>", "<|audio_comp_end|>")
 MEDIA_TOKENS += ("]<]start of image[>[", "]<]end of image[>[", "<|img|>", "<|endofimg|>")
 MEDIA_TOKENS += ("<|mimo_audio_start|>", "<|mimo_audio_end|>")
+MEDIA_TOKENS += ("<|START_OF_IMG|>", "<|IMG_LINE_BREAK|>", "<|END_OF_IMG|>")
 
 ADD: dict[str, Callable[[GgufFile, int], None]] = {
     "bpe": byte_pairs,
