@@ -33,10 +33,11 @@ from tests.golden.make.llama_cpp_api import library
 from tests.golden.make.presets import PRESETS, Settings
 from tests.golden.make.quantize import GGML, GGUF_PY, NEEDS_IMPORTANCE
 from tests.golden.make.random_models import build
+from tests.golden.make.setting_draws import drawn
 from tests.golden.make.tensor_types import dequantize
 
 MOST_CHANGES = 4
-TRIES = 50  # of shapes that fit together
+TRIES, ATTEMPTS = 50, 8  # of shapes that fit together; of settings that llama.cpp runs
 LONG, LENGTHS = 0.4, (90, 170, 230)  # odds of longer prompts, which several batches read, and their tokens
 RARE = 0.1  # odds of changes that llama.cpp mostly refuses, and of types whose tables take ggml long to make
 SIZES = SHAPES | {"n_layer": [1, 2, 3, 5], "head_dim": [16, 20, 36, 64, 128, 256], "vocab": [301, 320]}
@@ -59,7 +60,7 @@ class RandomModel:
     def __init__(self, seed: int, presets: list[str]) -> None:
         random = np.random.default_rng(seed)
         self.seed, self.preset = seed, str(random.choice(presets))
-        self.shapes: dict[str, int] = {}
+        self.shapes: dict[str, Any] = {}
         _, used = build(self.preset, SEED)
         for setting, sizes in SIZES.items():
             if setting in used and random.random() < 0.15:
@@ -114,6 +115,22 @@ class RandomModel:
             except (AssertionError, LookupError, ValueError):  # shapes that do not fit together
                 continue
         return model
+
+    @classmethod
+    def of_settings(cls, seed: int, presets: list[str], attempt: int = 0) -> "RandomModel":
+        """A model of which many settings are changed: sizes, lists for each layer, scales and switches."""
+        random, model = np.random.default_rng([seed, attempt]), object.__new__(cls)
+        model.seed, model.preset, model.changes = seed, presets[seed % len(presets)], {}
+        model.length, model.mixed = int(random.choice([PROMPT, *LENGTHS])), bool(random.random() < 0.2)
+        _, used = build(model.preset, SEED)
+        for _ in range(TRIES):
+            model.shapes = drawn(used, random)
+            try:
+                build(model.preset, SEED, kinds={}, **model.shapes)
+            except (AssertionError, LookupError, TypeError, ValueError):  # settings that do not fit together
+                continue
+            return model
+        raise ValueError
 
     def simpler(self) -> list["RandomModel"]:
         """The same model without one of its shapes, changes or types."""
@@ -232,8 +249,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100, help="of models")
     parser.add_argument("--keys", action="store_true", help="change and leave out keys, nothing else")
     parser.add_argument("--shapes", action="store_true", help="change most shapes of each preset in turn, nothing else")
+    parser.add_argument("--settings", action="store_true", help="change many settings of each preset in turn")
     arguments = parser.parse_args()
-    made = RandomModel.of_keys if arguments.keys else RandomModel.of_shapes if arguments.shapes else RandomModel
+    kinds = {"keys": RandomModel.of_keys, "shapes": RandomModel.of_shapes, "settings": RandomModel.of_settings}
+    made = next((make for name, make in kinds.items() if getattr(arguments, name)), RandomModel)
     ran = faults = 0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         try:
@@ -241,6 +260,12 @@ def main() -> None:
         except (AssertionError, LookupError, ValueError):  # shapes that do not fit together
             continue
         found = tried(model)
+        for attempt in range(1, ATTEMPTS if arguments.settings else 1):
+            if found == NOT_COMPARED:
+                model = RandomModel.of_settings(seed, arguments.presets or list(PRESETS), attempt)
+                found = tried(model)
+        if found == NOT_COMPARED and arguments.settings:
+            print(f"{model}: llama.cpp runs none", flush=True)
         ran += found != NOT_COMPARED
         if found not in ("", NOT_COMPARED):
             faults += 1
