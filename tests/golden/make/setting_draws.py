@@ -112,7 +112,7 @@ def _rotation(made: Settings, used: Settings, random: Random) -> Settings:
     if "rope_dim_swa" in used:
         out["rope_dim_swa"] = 4 * int(random.integers(1, size // 4 + 1))
     if "sections" in used:
-        pairs = out.get("rope_dim", used.get("rope_dim", size)) // 2
+        pairs: int = (out.get("rope_dim") or used.get("rope_dim") or size) // 2
         count = 4 if used["sections"][3] else 3
         cuts = sorted(int(cut) for cut in random.integers(0, pairs + 1, count - 1))
         sections = [b - a for a, b in zip([0, *cuts], [*cuts, pairs], strict=True)]
@@ -131,7 +131,7 @@ def _experts(made: Settings, used: Settings, random: Random) -> Settings:
         out["groups_used"] = int(random.integers(1, groups + 1))
     if "experts_per_group" in used:
         out["n_expert"] = used["experts_per_group"] * int(random.choice([2, 3, 4]))
-    most = out.get("n_expert", made["n_expert"])
+    most: int = (made | out)["n_expert"]
     out["n_used"] = int(random.integers(1, min(most, 6) + 1))
     if used.get("n_ff_shexp") == used["n_ff"] * used.get("n_shared", 1):
         out["n_ff_shexp"] = made["n_ff"] * made.get("n_shared", 1)
@@ -179,8 +179,8 @@ def _lists(made: Settings, used: Settings, random: Random) -> Settings:
     """Values for each layer."""
     if not any(isinstance(used.get(name), list) for name in LISTS) and "layers" not in used:
         return {}
-    layers = made["n_layer"] = used["n_layer"] if {"decoder_layers", "shared"} & used.keys() else made["n_layer"]
-    out: Settings = {}
+    out: Settings = {"n_layer": used["n_layer"] if used["arch"] == "deci" else made["n_layer"]}
+    layers = out["n_layer"]
     for name in ("pattern", "rope_pattern"):
         if isinstance(used.get(name), list):
             out[name] = [bool(random.random() < SHAPED) for _ in range(layers)]
@@ -191,14 +191,13 @@ def _lists(made: Settings, used: Settings, random: Random) -> Settings:
         out["ratios"] = [int(random.choice([0, 2, 4])) for _ in range(layers)]
     if "sharing" in used:
         out["sharing"] = [1, *(int(random.random() < SHAPED) for _ in range(layers - 1))]
-    if "head_arr" in used and "kv_arr" not in used:
-        out["head_arr"] = [made["n_kv"] * int(random.choice([1, 2, 3])) for _ in range(layers)]
-    elif "head_arr" in used and used["arch"] == "openelm":
-        kv = out["kv_arr"] = [int(random.choice([1, 2, 3])) for _ in range(layers)]
+    if "head_arr" in used and used["arch"] != "deci":
+        kv = [made["n_kv"]] * layers
+        if "kv_arr" in used:
+            kv = out["kv_arr"] = [int(random.choice([1, 2, 3])) for _ in range(layers)]
         out["head_arr"] = [n * int(random.choice([1, 2, 3])) for n in kv]
+    if "ff_arr" in used and used["arch"] != "deci":
         out["ff_arr"] = [int(random.choice([40, 64, 100])) for _ in range(layers)]
-    elif "head_arr" in used:
-        layers, out["n_layer"] = used["n_layer"], used["n_layer"]
     if "layers" in used:
         kinds = "".join(str(random.choice(list("M*-"))) for _ in range(layers))
         out["layers"] = kinds if "M" in kinds else "M" + kinds[1:]
