@@ -46,6 +46,15 @@ def test_dense_layers_are_as_wide_as_the_first() -> None:
     assert config("llama/llama.F16", **{"feed_forward_length": [width, width // 2]}).feed_forward_length == width
 
 
+@pytest.mark.parametrize(("windowed", "rotated"), [([0, 1, 0, 1, 1], [8, 16]), ([1, 0, 0, 1, 1], [16, 16])])
+def test_the_first_layer_of_laguna_decides_what_layers_without_a_window_rotate(
+    windowed: list[int], rotated: list[int]
+) -> None:
+    found = config("experts/laguna.F16", **{"attention.sliding_window_pattern": [bool(window) for window in windowed]})
+    dims = {(window > 0, rope.dim) for window, rope in zip(found.windows, found.ropes, strict=True)}
+    assert sorted(dims) == list(zip([False, True], rotated, strict=True))
+
+
 def test_windows_of_an_lfm2_that_is_not_causal_are_refused() -> None:
     """In llama.cpp they hide earlier tokens only; no file has them."""
     with pytest.raises(WispError, match=r"sliding_window") as error:
