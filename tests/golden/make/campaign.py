@@ -30,6 +30,7 @@ from tests.golden.make.differences import PROMPT, difference
 from tests.golden.make.further_changes import further_changes
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.key_changes import missing, other_values, rotation, windows
+from tests.golden.make.llama_cpp import Model
 from tests.golden.make.llama_cpp_api import library
 from tests.golden.make.presets import PRESETS, Settings
 from tests.golden.make.quantize import GGML, GGUF_PY, NEEDS_IMPORTANCE
@@ -252,6 +253,7 @@ def main() -> None:
     parser.add_argument("--settings", action="store_true", help="change many settings of each preset in turn")
     arguments = parser.parse_args()
     kinds = {"keys": RandomModel.of_keys, "shapes": RandomModel.of_shapes, "settings": RandomModel.of_settings}
+    Model.threads = 1  # on a busy machine, two wait for each other
     made = next((make for name, make in kinds.items() if getattr(arguments, name)), RandomModel)
     ran = faults = 0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
