@@ -17,7 +17,7 @@ from py_engine.plan import alibi
 from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
 from py_engine.plan.encoded import part_of
-from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
+from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection, pad
 from py_engine.plan.per_layer import Gates, gate, scale_by
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.relative import RelativeBias, relative_bias
@@ -125,8 +125,15 @@ def plain_norm(cfg: Config, ops: Ops, x: Buffer, name: str) -> Buffer:
 
 def _group_norm(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> Buffer:
     """x with each of the parts of its rows divided by its root mean square, times the norm's weights: (n, n_embd)."""
-    n, y = cfg.embedding_length // cfg.norm_groups, ops.buffer(f"{ops.name}.normed", x.shape)
-    norm_into(ops, x, RowNorm(ops.constant(f"ones.{n}", [1.0] * n), n, cfg.eps), y, cfg.norm_groups)
+    n, y, parts = cfg.embedding_length // cfg.norm_groups, ops.buffer(f"{ops.name}.normed", x.shape), cfg.norm_groups
+    norm = RowNorm(ops.constant(f"ones.{n}", [1.0] * n), n, cfg.eps)
+    if n == (wide := pad(n)):
+        norm_into(ops, x, norm, y, parts)
+    else:  # the kernel's rows are padded: move the parts there and back
+        rows, out = ops.rows("norm_parts", parts * wide), ops.rows("normed_parts", parts * wide)
+        copy_columns(ops, Parts(x, 0, n), Parts(rows, 0, wide, parts), n)
+        norm_into(ops, rows, norm, out, parts)
+        copy_columns(ops, Parts(out, 0, wide), Parts(y, 0, n, parts), n)
     shift_scale(ops, y, w.vector((_norm_tensor(w, name), cfg.embedding_length)))
     return y
 

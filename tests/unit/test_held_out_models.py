@@ -55,6 +55,15 @@ def test_the_first_layer_of_laguna_decides_what_layers_without_a_window_rotate(
     assert sorted(dims) == list(zip([False, True], rotated, strict=True))
 
 
+@pytest.mark.parametrize(("width", "parts"), [(80, 2), (96, 8), (36, 3)])
+def test_norms_of_parts_of_any_width(tmp_path: Path, width: int, parts: int) -> None:
+    path = tmp_path / "model.gguf"
+    file, _ = build("k2-horizon", 1, kinds={}, n_embd=width, norm_groups=parts)
+    file.write(path, "F32", Layout(), None)
+    ids = list(range(20))
+    np.testing.assert_allclose(evaluate(load(path, 64), ids), Reference(path, 64).logits(ids), atol=1e-3)
+
+
 def test_windows_of_an_lfm2_that_is_not_causal_are_refused() -> None:
     """In llama.cpp they hide earlier tokens only; no file has them."""
     with pytest.raises(WispError, match=r"sliding_window") as error:
