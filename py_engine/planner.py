@@ -332,11 +332,12 @@ def _mtp_cache(plan: Plan, cfg: Config, block: int, kv_type: str) -> Cache:
 
 def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: Sequence[float] | None) -> Rope:
     """The table of RoPE frequencies as a constant buffer."""
-    axes = spec.axes if spec.sections else []
-    buffer = ops.buffer(name, (max(4, spec.dim // 2 + len(axes)),), "u32", "state")
-    plan.constants[name] = table(spec.frequencies(factors), axes) if spec.dim else bytes(16)
+    axes, (dim, neox) = spec.axes if spec.sections else [], spec.in_quads(neox=neox)
+    buffer = ops.buffer(name, (max(4, dim // 2 + len(axes)),), "u32", "state")
+    unused = [0.0] * ((dim - spec.dim) // 2)
+    plan.constants[name] = table(spec.frequencies(factors) + unused, axes) if dim else bytes(16)
     if TEXT_AXES in axes:
         media = ops.buffer(media_table(name), buffer.shape, "u32", "state")
         plan.constants[media.name] = table(spec.frequencies(factors, TEXT_AXES + 1), axes)
     shifts = shift_index(plan.n_ctx, plan.page) if axes else None
-    return Rope(spec.dim, neox, buffer, spec.magnitude, shifts)
+    return Rope(dim, neox, buffer, spec.magnitude, shifts)

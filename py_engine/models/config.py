@@ -243,7 +243,7 @@ class Config:
         rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
         layer_norm = has_layer_norms(header)
         n_head_kv = head_count_kv(header, blocks, n_head)
-        if blocks < 1 or n_head % n_head_kv or head_dim % 4 or rope.dim % 4 or rope.dim > head_dim:
+        if blocks < 1 or n_head % n_head_kv or head_dim % 4 or rope.dim % 2 or rope.dim > head_dim:
             raise WispError(
                 f"Wisp cannot run {blocks} layers of attention with {n_head} heads, {n_head_kv} key/value heads and "
                 f"{head_dim} dimensions per head, {rope.dim} of them rotated.",

@@ -64,6 +64,33 @@ def test_norms_of_parts_of_any_width(tmp_path: Path, width: int, parts: int) -> 
     np.testing.assert_allclose(evaluate(load(path, 64), ids), Reference(path, 64).logits(ids), atol=1e-3)
 
 
+@pytest.mark.parametrize(("preset", "rotated"), [("phi2", 2), ("glm4", 6), ("command-r", 2), ("step35", 4)])
+def test_an_odd_number_of_rotated_pairs(tmp_path: Path, preset: str, rotated: int) -> None:
+    """Kernels rotate two pairs at once: one more pair gets no angle. Step 3.5 halves the number in some layers."""
+    path = tmp_path / "model.gguf"
+    file, _ = build(preset, 1, kinds={}, rope_dim=rotated)
+    file.write(path, "F32", Layout(), None)
+    ids = list(range(20))
+    np.testing.assert_allclose(evaluate(load(path, 64), ids), Reference(path, 64).logits(ids), atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("preset", "settings"),
+    [
+        ("stablelm", {"rope_dim": 6}),  # pairs half of the dimensions apart
+        ("command-r", {"rope_dim": 6, "rope": "yarn"}),  # the pair without an angle would have YaRN's magnitude
+        ("qwen35", {"rope_dim": 10, "sections": [3, 1, 1, 0]}),
+    ],
+)
+def test_other_odd_numbers_of_rotated_pairs_are_refused(tmp_path: Path, preset: str, settings: dict[str, Any]) -> None:
+    path = tmp_path / "model.gguf"
+    file, _ = build(preset, 1, kinds={}, **settings)
+    file.write(path, "F32", Layout(), None)
+    with pytest.raises(WispError, match=r"Wisp cannot rotate \d+ dimensions in this way") as error:
+        load(path, 64)
+    assert error.value.code == "unsupported_architecture"
+
+
 def test_windows_of_an_lfm2_that_is_not_causal_are_refused() -> None:
     """In llama.cpp they hide earlier tokens only; no file has them."""
     with pytest.raises(WispError, match=r"sliding_window") as error:

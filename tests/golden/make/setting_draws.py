@@ -75,6 +75,7 @@ VALUES: dict[str, list[Any]] = {
 SHAPED = 0.5  # odds of another value of each
 # of rotations with other frequencies, where the preset has none
 SCALED, SCALINGS = 0.15, [("yarn", 4.0), ("linear", 2.5), ("llama3", 8.0)]
+SINGLE = 0.1  # odds of a rotation of one pair
 LISTS = ("pattern", "rope_pattern", "clamp_exp", "clamp_shexp", "head_arr", "ff_arr", "kv_arr", "ratios", "sharing")
 
 
@@ -106,7 +107,7 @@ def _rotation(made: Settings, used: Settings, random: Random) -> Settings:
     out: Settings = {}
     size = made["head_dim"]
     if used.get("rope_dim") and "kv_rank" not in used:
-        out["rope_dim"] = 4 * int(random.integers(1, size // 4 + 1))
+        out["rope_dim"] = 2 if random.random() < SINGLE else 4 * int(random.integers(1, size // 4 + 1))
     elif used.get("rope_dim"):
         out["rope_dim"] = int(random.choice([4, 8, 12, 16]))
     if "rope_dim_swa" in used:
