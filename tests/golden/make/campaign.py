@@ -5,10 +5,12 @@
 A model's seed decides its preset, shapes and up to four changes of changes.py, further_changes.py and key_changes.py.
 Two in five have several keys of the rotation or of windows changed, and a prompt of several batches; with --keys all
 have, and nothing else is changed. With --shapes, the presets take turns, in other shapes. One model in three gets a
-random tensor type for each matrix. Wisp's numbers are compared with llama.cpp's (differences.py). llama.cpp rounds
-activations of quantized products, so it gets dequantized matrices. For each model that Wisp refuses or computes
-differently, a line names the changes that matter. The last line counts the models that
-llama.cpp ran. A model takes about a second.
+random tensor type for each matrix. With --settings, the presets take turns with other settings (setting_draws.py):
+sizes that fit together, lists for each layer, scales and switches; several are drawn until llama.cpp runs one.
+
+Wisp's numbers are compared with llama.cpp's (differences.py). llama.cpp rounds activations of quantized products, so it
+gets dequantized matrices. For each model that Wisp refuses or computes differently, a line names the changes that
+matter. The last line counts the models that llama.cpp ran. A model takes about a second.
 """
 
 import argparse
@@ -53,6 +55,7 @@ MIXED = "IQ2_S"  # a type that needs each matrix's importance, so it is computed
 LEFT_OUT = {"fewer experts used in the last layer", "attention.causal = False"}
 # where layers have windows, llama.cpp lets them see nothing: NaN
 LEFT_OUT |= {"attention.sliding_window = 0"}
+NO_POOLING = {"t5"}  # with a pooling_type, llama.cpp's decoder reads a row that nothing wrote
 NOT_COMPARED = "llama.cpp does not run it"
 
 
@@ -73,7 +76,8 @@ class RandomModel:
         file, used = build(self.preset, SEED, kinds={}, **self.shapes)
         others = dict(other_values(file))
         possible = others | dict(changes(self.preset)) | dict(further_changes(file, used))
-        names = [name for name in possible if not name.startswith(("shape ", "unchanged")) and name not in LEFT_OUT]
+        left_out = ("shape ", "unchanged", *(["pooling_type"] if file.architecture in NO_POOLING else []))
+        names = [name for name in possible if not name.startswith(left_out) and name not in LEFT_OUT]
         odds = np.array([RARE if name in others or name.startswith("without ") else 1.0 for name in names])
         chosen = random.choice(names, random.integers(0, MOST_CHANGES + 1), replace=False, p=odds / odds.sum())
         self.changes: dict[str, Change] = {str(name): possible[name] for name in chosen}

@@ -73,6 +73,7 @@ VALUES: dict[str, list[Any]] = {
     "rope": ["yarn", "linear", "llama3"],
 }
 SHAPED = 0.5  # odds of another value of each
+WHOLE = 0.8  # odds of heads that are as wide as a row together, which some architectures need
 # of rotations with other frequencies, where the preset has none
 SCALED, SCALINGS = 0.15, [("yarn", 4.0), ("linear", 2.5), ("llama3", 8.0)]
 SINGLE = 0.1  # odds of a rotation of one pair
@@ -95,7 +96,7 @@ def _heads(made: Settings, used: Settings, random: Random) -> Settings:
     if used["n_head"] == used["n_kv"] and random.random() < SHAPED:
         heads = int(random.choice([1, 2, 3, 4, 5, 6, 8]))
         return {"n_kv": heads, "n_head": heads}
-    if used["n_head"] * used["head_dim"] == used["n_embd"] and random.random() < SHAPED:
+    if used["n_head"] * used["head_dim"] == used["n_embd"] and random.random() < WHOLE:
         return {"n_embd": made["n_head"] * made["head_dim"]}
     if random.random() < SHAPED:
         kv = int(random.choice([1, 2, 3, 4]))
@@ -123,6 +124,13 @@ def _rotation(made: Settings, used: Settings, random: Random) -> Settings:
     return out
 
 
+def _widths(made: Settings, used: Settings, random: Random) -> Settings:
+    """The width of networks that the metadata name, as a multiple of what the tensors have."""
+    if "ff_key" not in used or used["ff_key"] % used["n_ff"]:
+        return {}
+    return {"ff_key": used["ff_key"] // used["n_ff"] * made["n_ff"]}
+
+
 def _experts(made: Settings, used: Settings, random: Random) -> Settings:
     if not used.get("n_expert"):
         return {}
@@ -134,6 +142,8 @@ def _experts(made: Settings, used: Settings, random: Random) -> Settings:
         out["n_expert"] = used["experts_per_group"] * int(random.choice([2, 3, 4]))
     most: int = (made | out)["n_expert"]
     out["n_used"] = int(random.integers(1, min(most, 6) + 1))
+    if used.get("n_ff_dense") == used["n_ff"]:
+        out["n_ff_dense"] = made["n_ff"]
     if used.get("n_ff_shexp") == used["n_ff"] * used.get("n_shared", 1):
         out["n_ff_shexp"] = made["n_ff"] * made.get("n_shared", 1)
     return out
@@ -206,4 +216,4 @@ def _lists(made: Settings, used: Settings, random: Random) -> Settings:
 
 
 Fit = Callable[[Settings, Settings, Random], Settings]
-FITS: tuple[Fit, ...] = (_heads, _rotation, _experts, _recurrent, _streams, _lists)
+FITS: tuple[Fit, ...] = (_heads, _rotation, _widths, _experts, _recurrent, _streams, _lists)
