@@ -64,9 +64,11 @@ class RopeSpec:
     def unscaled(self, base: float) -> RopeSpec:
         """The rotation in layers with a sliding window, whose positions are not scaled, with another base.
 
-        attn_factor stays: of llama.cpp's graphs, only those of OLMo 3, Mellum 2 and Laguna do without it there.
+        attn_factor stays: of llama.cpp's graphs, only those of OLMo 3, Mellum 2 and Laguna do without it there. They
+        divide it by YaRN's magnitude before a layer multiplies by it; here, this cancels but for a factor below 1.
         """
-        return replace(self, base=base, scaling="none", factor=1.0)
+        divided = 1 + 0.1 * min(0.0, log(self.factor)) if self.scaling == "yarn" else 1.0
+        return replace(self, base=base, scaling="none", factor=1.0, attn_factor=self.attn_factor / divided)
 
     def frequencies(self, factors: Sequence[float] | None, axes: int = TEXT_AXES) -> list[float]:
         """Radians per position for each pair, (dim / 2,). `factors`: the file's divisors, if it has them.
