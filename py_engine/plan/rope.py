@@ -86,14 +86,17 @@ class RopeSpec:
         ramp = self._yarn_ramp() if self.scaling == "yarn" else [0.0] * len(plain)
         return [f * r + f / self.factor * (1 - r) for f, r in zip(plain, ramp, strict=True)]
 
-    def in_quads(self, *, neox: bool) -> tuple[int, bool]:
+    def in_quads(self, *, neox: bool, zeros: bool = False) -> tuple[int, bool]:
         """(dimensions that kernels rotate, whether their pairs are half of these apart).
 
         Kernels rotate two pairs at once. An odd number of neighbouring pairs gets one more, which has no angle.
+        `zeros`: it is one of zeros, behind the others or behind both halves.
         """
         if self.dim % 4 == 0:
             return self.dim, neox
-        if (neox and self.dim > 2) or self.sections or self.magnitude != 1:
+        if neox and self.dim > 2 and zeros:
+            return self.dim + 2, True
+        if (neox and self.dim > 2) or self.sections or (self.magnitude != 1 and not zeros):
             raise WispError(f"Wisp cannot rotate {self.dim} dimensions in this way.", "unsupported_architecture")
         return self.dim + 2, False  # the only pair that is half of the dimensions apart is of neighbours
 

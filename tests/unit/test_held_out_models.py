@@ -64,11 +64,25 @@ def test_norms_of_parts_of_any_width(tmp_path: Path, width: int, parts: int) -> 
     np.testing.assert_allclose(evaluate(load(path, 64), ids), Reference(path, 64).logits(ids), atol=1e-3)
 
 
-@pytest.mark.parametrize(("preset", "rotated"), [("phi2", 2), ("glm4", 6), ("command-r", 2), ("step35", 4)])
-def test_an_odd_number_of_rotated_pairs(tmp_path: Path, preset: str, rotated: int) -> None:
-    """Kernels rotate two pairs at once: one more pair gets no angle. Step 3.5 halves the number in some layers."""
+@pytest.mark.parametrize(
+    ("preset", "settings"),
+    [
+        ("phi2", {"rope_dim": 2}),
+        ("glm4", {"rope_dim": 6}),
+        ("step35", {"rope_dim": 4}),  # some of its layers rotate half of them
+        ("stablelm", {"rope_dim": 6}),  # pairs half of the dimensions apart, and others behind them
+        ("llama", {"head_dim": 10}),
+        ("llama-yarn", {"head_dim": 6}),
+        ("bloom", {"head_dim": 10, "n_embd": 40}),  # none are rotated
+        ("gemma2", {"head_dim": 6}),
+        ("gpt2", {"head_dim": 10, "n_embd": 40}),
+        ("granitehybrid", {"head_dim": 10}),
+    ],
+)
+def test_heads_that_quads_of_dimensions_do_not_divide(tmp_path: Path, preset: str, settings: dict[str, Any]) -> None:
+    """Kernels read four dimensions, two pairs, at once: zeros are stored, or a pair that has no angle."""
     path = tmp_path / "model.gguf"
-    file, _ = build(preset, 1, kinds={}, rope_dim=rotated)
+    file, _ = build(preset, 1, kinds={}, **settings)
     file.write(path, "F32", Layout(), None)
     ids = list(range(20))
     np.testing.assert_allclose(evaluate(load(path, 64), ids), Reference(path, 64).logits(ids), atol=2e-3)
@@ -77,16 +91,19 @@ def test_an_odd_number_of_rotated_pairs(tmp_path: Path, preset: str, rotated: in
 @pytest.mark.parametrize(
     ("preset", "settings"),
     [
-        ("stablelm", {"rope_dim": 6}),  # pairs half of the dimensions apart
         ("command-r", {"rope_dim": 6, "rope": "yarn"}),  # the pair without an angle would have YaRN's magnitude
         ("qwen35", {"rope_dim": 10, "sections": [3, 1, 1, 0]}),
+        ("qwen3", {"head_dim": 10}),  # norms of heads
+        ("graniteswitch", {"head_dim": 10, "n_embd": 40}),
     ],
 )
-def test_other_odd_numbers_of_rotated_pairs_are_refused(tmp_path: Path, preset: str, settings: dict[str, Any]) -> None:
+def test_other_heads_that_quads_do_not_divide_are_refused(
+    tmp_path: Path, preset: str, settings: dict[str, Any]
+) -> None:
     path = tmp_path / "model.gguf"
     file, _ = build(preset, 1, kinds={}, **settings)
     file.write(path, "F32", Layout(), None)
-    with pytest.raises(WispError, match=r"Wisp cannot rotate \d+ dimensions in this way") as error:
+    with pytest.raises(WispError, match=r"Wisp cannot (rotate|run attention with) \d+ dimensions") as error:
         load(path, 64)
     assert error.value.code == "unsupported_architecture"
 
