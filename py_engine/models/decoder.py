@@ -13,7 +13,7 @@ from py_engine.models.latent import LatentLayer
 from py_engine.models.mixture import ExpertLayer
 from py_engine.models.qkv import projected_bias, projected_rows
 from py_engine.models.recurrent import RecurrentLayer
-from py_engine.models.stored_heads import check_stored
+from py_engine.models.stored_heads import check_stored, is_stored, stored_rows
 from py_engine.plan import alibi
 from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
@@ -25,7 +25,7 @@ from py_engine.plan.relative import RelativeBias, relative_bias
 from py_engine.plan.rope import Rope
 from py_engine.plan.rows import Parts, RowNorm, clamp, copy_columns, norm_into, shift_scale
 from py_engine.plan.shortconv import shortconv, shortconv_all
-from py_engine.plan.value_padding import Lengths, padded, unpadded
+from py_engine.plan.value_padding import unpadded
 from py_engine.plan.weights import Weights
 
 # architectures whose files may have the norm of queries or of keys alone
@@ -213,8 +213,8 @@ class Layer:
             limits = ops.constant(f"limits.{limit:g}", [limit, -limit])
             clamp(ops, stacked, limits, stacked, projection.rows)
         if cfg.value_dim:
-            stacked = padded(ops, stacked, cfg.heads, Lengths(cfg.key_dim or cfg.head_dim, cfg.value_dim, cfg.key_half))
-        q = ops.split_qkv(stacked, cache, cfg.heads, self.rope, self._qk_norm(), cfg.eps)
+            stacked = stored_rows(cfg, w, ops, self.b, stacked)
+        q = ops.split_qkv(stacked, cache, cfg.heads, self.rope, None if is_stored(cfg) else self._qk_norm(), cfg.eps)
         ops.quantize_cache(cache, cfg.head_count_kv * cfg.head_dim)
         return q, gates
 

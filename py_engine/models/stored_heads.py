@@ -10,6 +10,10 @@ from typing import TypeVar
 
 from py_engine.errors import WispError
 from py_engine.models.config import Config
+from py_engine.plan.ops import Ops
+from py_engine.plan.plan import Buffer
+from py_engine.plan.rows import Parts, RowNorm
+from py_engine.plan.value_padding import Lengths, normalize_heads, padded
 from py_engine.plan.weights import Weights
 
 C = TypeVar("C", bound=Config)
@@ -35,12 +39,30 @@ def stored(cfg: C, architecture: str, *, neox: bool) -> C:
     return replace(cfg, head_dim=length + -length % QUAD, key_dim=cfg.head_dim, value_dim=cfg.head_dim, key_half=half)
 
 
+def is_stored(cfg: Config) -> bool:
+    """Whether zeros fill heads of keys and values of the same length."""
+    return cfg.key_dim == cfg.value_dim > 0
+
+
 def check_stored(cfg: Config, w: Weights, b: str, *, gated: bool) -> None:
-    """Refuse a layer with norms of heads or gates of values, which do not know where zeros are. `b`: its prefix."""
-    names = (b + f"attn_{part}.weight" for part in ("q_norm", "k_norm", "gate"))
-    normed = cfg.unit_qk_norm or cfg.single_query_norm
-    if cfg.key_dim == cfg.value_dim > 0 and (gated or normed or any(name in w for name in names)):
+    """Refuse a layer with gates of values, or with other norms than of each head. `b`: the layer's prefix."""
+    names = [b + f"attn_{part}_norm" for part in "qk"]
+    given = [name for name in names if name + ".weight" in w]
+    others = cfg.unit_qk_norm or cfg.single_query_norm or (given and (cfg.layer_norm or cfg.head_layer_norm_eps > 0))
+    others = others or (given and (cfg.norm_after_rope or cfg.value_norm or cfg.head_norms or given != names))
+    whole = any(w.size(name + ".weight") != cfg.key_dim or name + ".bias" in w for name in given)
+    if is_stored(cfg) and (gated or others or whole or b + "attn_gate.weight" in w):
         raise refusal(cfg)
+
+
+def stored_rows(cfg: Config, w: Weights, ops: Ops, b: str, rows: Buffer) -> Buffer:
+    """Stacked queries, keys and values with zeros in their heads; first, these are normalised if they are to be."""
+    lengths, (n_head, n_head_kv, _) = Lengths(cfg.key_dim or cfg.head_dim, cfg.value_dim, cfg.key_half), cfg.heads
+    if is_stored(cfg) and b + "attn_q_norm.weight" in w:
+        for part, first, count in (("q", 0, n_head), ("k", n_head * lengths.key, n_head_kv)):
+            norm = RowNorm(w.vector((b + f"attn_{part}_norm.weight", lengths.key)), lengths.key, cfg.eps)
+            normalize_heads(ops, norm, Parts(rows, first, lengths.key, count))
+    return padded(ops, rows, cfg.heads, lengths)
 
 
 def refusal(cfg: Config) -> WispError:

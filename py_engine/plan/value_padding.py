@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py_engine.plan.op_list import OpList
+from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer
-from py_engine.plan.rows import Parts, copy_columns
+from py_engine.plan.rows import Parts, RowNorm, copy_columns, norm_into
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """The lengths of heads before zeros are added. `half`: zeros follow so many dimensions of a key, and as many more."""
+    """The lengths of heads without zeros. `half`: zeros follow so many dimensions of a key, and so many after these."""
 
     key: int
     value: int
@@ -24,6 +24,15 @@ class Lengths:
             return [(0, 0, self.key)]
         rest = [(2 * half, 2 * half + 2, self.key - 2 * half)] if self.key > 2 * half else []
         return [(0, 0, half), (half, half + 1, half), *rest]
+
+
+def normalize_heads(ops: OpList, norm: RowNorm, heads: Parts) -> None:
+    """Normalise heads of the length of `norm` in their rows."""
+    wide = pad(norm.cols)  # the kernel's rows are padded: move the heads there and back
+    x, y = (ops.rows(f"{name}_heads.{heads.count}", heads.count * wide) for name in ("padded", "normed"))
+    copy_columns(ops, heads, Parts(x, 0, wide, heads.count), norm.cols)
+    norm_into(ops, x, norm, y, heads.count)
+    copy_columns(ops, Parts(y, 0, wide), heads, norm.cols)
 
 
 def padded(ops: OpList, rows: Buffer, heads: tuple[int, int, int], lengths: Lengths) -> Buffer:

@@ -77,6 +77,8 @@ def test_norms_of_parts_of_any_width(tmp_path: Path, width: int, parts: int) -> 
         ("gemma2", {"head_dim": 6}),
         ("gpt2", {"head_dim": 10, "n_embd": 40}),
         ("granitehybrid", {"head_dim": 10}),
+        ("qwen3", {"head_dim": 10}),  # norms of heads
+        ("gemma3", {"head_dim": 6}),
     ],
 )
 def test_heads_that_quads_of_dimensions_do_not_divide(tmp_path: Path, preset: str, settings: dict[str, Any]) -> None:
@@ -93,7 +95,7 @@ def test_heads_that_quads_of_dimensions_do_not_divide(tmp_path: Path, preset: st
     [
         ("command-r", {"rope_dim": 6, "rope": "yarn"}),  # the pair without an angle would have YaRN's magnitude
         ("qwen35", {"rope_dim": 10, "sections": [3, 1, 1, 0]}),
-        ("qwen3", {"head_dim": 10}),  # norms of heads
+        ("stablelm-12b", {"head_dim": 10, "rope_dim": 10, "n_embd": 40}),  # layer norms, with weights of each head
         ("graniteswitch", {"head_dim": 10, "n_embd": 40}),
     ],
 )
