@@ -18,7 +18,8 @@ from py_engine.plan.weights import Weights
 
 C = TypeVar("C", bound=Config)
 QUAD = 4  # dimensions that kernels read at once
-OWN_ATTENTION = {"cogvlm", "graniteswitch", "t5"}  # whose queries, keys and values decoder.Layer does not make alone
+# decoder.Layer does not make all of their queries, keys and values
+OWN_ATTENTION = {"cogvlm", "graniteswitch", "minimax-01", "t5"}
 
 
 def stored(cfg: C, architecture: str, *, neox: bool) -> C:

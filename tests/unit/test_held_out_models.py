@@ -97,6 +97,7 @@ def test_heads_that_quads_of_dimensions_do_not_divide(tmp_path: Path, preset: st
         ("qwen35", {"rope_dim": 10, "sections": [3, 1, 1, 0]}),
         ("stablelm-12b", {"head_dim": 10, "rope_dim": 10, "n_embd": 40}),  # layer norms, with weights of each head
         ("graniteswitch", {"head_dim": 10, "n_embd": 40}),
+        ("minimax-01", {"head_dim": 10, "rope_dim": 6}),
     ],
 )
 def test_other_heads_that_quads_do_not_divide_are_refused(
