@@ -90,7 +90,7 @@ class RopeSpec:
         """(dimensions that kernels rotate, whether their pairs are half of these apart).
 
         Kernels rotate two pairs at once. An odd number of neighbouring pairs gets one more, which has no angle.
-        `zeros`: it is one of zeros, behind the others or behind both halves.
+        `zeros`: its values are zeros, after the other pairs or after each half.
         """
         if self.dim % 4 == 0:
             return self.dim, neox

@@ -70,7 +70,7 @@ def test_norms_of_parts_of_any_width(tmp_path: Path, width: int, parts: int) -> 
         ("phi2", {"rope_dim": 2}),
         ("glm4", {"rope_dim": 6}),
         ("step35", {"rope_dim": 4}),  # some of its layers rotate half of them
-        ("stablelm", {"rope_dim": 6}),  # pairs half of the dimensions apart, and others behind them
+        ("stablelm", {"rope_dim": 6}),  # pairs half of the rotated dimensions apart
         ("llama", {"head_dim": 10}),
         ("llama-yarn", {"head_dim": 6}),
         ("bloom", {"head_dim": 10, "n_embd": 40}),  # none are rotated
