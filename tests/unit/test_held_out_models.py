@@ -9,13 +9,14 @@ import pytest
 
 from py_engine.errors import WispError
 from py_engine.models.families import family
-from py_engine.plan.lists import PREFILL, adapted
+from py_engine.plan.lists import MTP, PREFILL, adapted
 from tests.golden.make.adapters import write_adapter, write_control_vector
 from tests.golden.make.changed_models import QKV, Change, all_of, joined
 from tests.golden.make.further_changes import single_biases
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.random_models import build
 from tests.golden.make.reference import Reference
+from tests.support import mtp_models
 from tests.support.cpu_models import evaluate, header, load
 
 
@@ -88,6 +89,16 @@ def test_heads_that_quads_of_dimensions_do_not_divide(tmp_path: Path, preset: st
     file.write(path, "F32", Layout(), None)
     ids = list(range(20))
     np.testing.assert_allclose(evaluate(load(path, 64), ids), Reference(path, 64).logits(ids), atol=2e-3)
+
+
+def test_a_prediction_layer_with_such_heads_is_not_loaded(tmp_path: Path) -> None:
+    path, drafts = tmp_path / "model.F16.gguf", tmp_path / "drafts.gguf"
+    file, _ = build("glm4moe", 1, kinds={}, head_dim=10, rope_dim=6)
+    file.write(path, "F16", Layout(), None)
+    mtp_models.write(str(tmp_path / "model"), drafts)
+    model = load(drafts, 64, mtp=True)
+    assert MTP not in model.plan.lists
+    assert np.isfinite(evaluate(model, list(range(20)))).all()
 
 
 @pytest.mark.parametrize(
