@@ -78,6 +78,7 @@ def test_norms_of_parts_of_any_width(tmp_path: Path, width: int, parts: int) -> 
         ("gemma2", {"head_dim": 6}),
         ("gpt2", {"head_dim": 10, "n_embd": 40}),
         ("granitehybrid", {"head_dim": 10}),
+        ("nemotron_h", {"head_dim": 10}),
         ("qwen3", {"head_dim": 10}),  # norms of heads
         ("gemma3", {"head_dim": 6}),
     ],
