@@ -161,13 +161,13 @@ class Layer:
         If the file has a gate, its activation for x scales the result.
         """
         cfg, w, b = self.cfg, self.w, self.b
-        q_rows = cfg.head_count * cfg.head_dim
+        cols = cfg.attention_cols
         h, norm = normed(cfg, w, self.ops, x, b + cfg.attn_norm)
         if cfg.latent:
             return LatentLayer(cfg, w, self.ops, b, cfg.latent).attend(h, norm, cache, self.rope, self.window)
         q, gates = self._queries(h, norm, cache)
         if cfg.temperature:
-            scale_queries(self.ops, q, q_rows, cfg.temperature)
+            scale_queries(self.ops, q, cfg.head_count * cfg.head_dim, cfg.temperature)
         sinks = w.optional_vector((b + "attn_sinks.weight", cfg.head_count))
         slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi_max_bias) if cfg.alibi_max_bias else None
         whole = cfg.sees_whole_media(self.window)
@@ -180,12 +180,12 @@ class Layer:
             attn = unpadded(self.ops, attn, cfg.heads, cfg.value_dim, cfg.value_scale)
         span = 1  # values that share a gate
         if b + "attn_gate.weight" in w:
-            span = cfg.head_dim if w.rows(b + "attn_gate.weight") == cfg.head_count else 1
-            matrix = w.matrix(b + "attn_gate.weight", q_rows // span, cfg.embedding_length)
+            span = cols // cfg.head_count if w.rows(b + "attn_gate.weight") == cfg.head_count else 1
+            matrix = w.matrix(b + "attn_gate.weight", cols // span, cfg.embedding_length)
             gates = self.ops.normed_stack("attn_gate", h, Projection([matrix], None, norm, cfg.eps))
         if gates is None:
             return attn
-        return gate(self.ops, Gates(gates, cfg.gate_activation, span=span), attn, 0, q_rows, for_products=True)
+        return gate(self.ops, Gates(gates, cfg.gate_activation, span=span), attn, 0, cols, for_products=True)
 
     def _queries(self, h: Buffer, norm: Weight | None, cache: Cache) -> tuple[Buffer, Buffer | None]:
         """The queries of h, normalised with `norm`, and the gates that their matrix has, if any.

@@ -32,8 +32,8 @@ def stored(cfg: C, architecture: str, *, neox: bool) -> C:
     if not odd and cfg.head_dim % QUAD == 0:
         return cfg
     plain = not (cfg.latent or cfg.value_dim or cfg.shares_kv or architecture in OWN_ATTENTION)
-    axes = any(rope.sections for rope in cfg.ropes)
-    if not plain or axes or len(rotated) > 1 or cfg.head_dim % 2:
+    unfit = any(dim % QUAD for dim in rotated) and (len(rotated) > 1 or any(rope.sections for rope in cfg.ropes))
+    if not plain or unfit or cfg.head_dim % 2:
         raise refusal(cfg)
     half = max(rotated) // 2 if odd else 0
     length = cfg.head_dim + (2 if odd else 0)
@@ -46,13 +46,13 @@ def is_stored(cfg: Config) -> bool:
 
 
 def check_stored(cfg: Config, w: Weights, b: str, *, gated: bool) -> None:
-    """Refuse a layer with gates of values, or with other norms than of each head. `b`: the layer's prefix."""
+    """Refuse a layer with gates among its queries, or with other norms than of each head. `b`: the layer's prefix."""
     names = [b + f"attn_{part}_norm" for part in "qk"]
     given = [name for name in names if name + ".weight" in w]
     others = cfg.unit_qk_norm or cfg.single_query_norm or (given and (cfg.layer_norm or cfg.head_layer_norm_eps > 0))
     others = others or (given and (cfg.norm_after_rope or cfg.value_norm or cfg.head_norms or given != names))
     whole = any(w.size(name + ".weight") != cfg.key_dim or name + ".bias" in w for name in given)
-    if is_stored(cfg) and (gated or others or whole or b + "attn_gate.weight" in w):
+    if is_stored(cfg) and (gated or others or whole):
         raise refusal(cfg)
 
 

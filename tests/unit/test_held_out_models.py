@@ -81,6 +81,8 @@ def test_norms_of_parts_of_any_width(tmp_path: Path, width: int, parts: int) -> 
         ("nemotron_h", {"head_dim": 10}),
         ("qwen3", {"head_dim": 10}),  # norms of heads
         ("gemma3", {"head_dim": 6}),
+        ("laguna", {"head_dim": 10, "rope_dim_swa": 4}),  # a gate of each head
+        ("afmoe", {"head_dim": 10}),  # a gate of each value
     ],
 )
 def test_heads_that_quads_of_dimensions_do_not_divide(tmp_path: Path, preset: str, settings: dict[str, Any]) -> None:
