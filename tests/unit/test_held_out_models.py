@@ -1,6 +1,7 @@
 """Rare forms of metadata and tensors that llama.cpp reads. campaign.py found that Wisp read them differently."""
 
 from dataclasses import replace
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,27 @@ def test_other_heads_that_quads_do_not_divide_are_refused(
     with pytest.raises(WispError, match=r"Wisp cannot (rotate|run attention with) \d+ dimensions") as error:
         load(path, 64)
     assert error.value.code == "unsupported_architecture"
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("linear", 1 + 0.1 * log(0.5)), ("yarn", 1.0)])
+def test_a_linear_factor_below_1_lowers_the_scores_of_deepseek_ocr(kind: str, factor: float) -> None:
+    found = config("experts/deepseek2-ocr.F16", **{"rope.scaling.type": kind, "rope.scaling.factor": 0.5})
+    assert [rope.attn_factor for rope in found.ropes] == pytest.approx([factor] * len(found.ropes))
+
+
+def test_yarn_below_1_raises_layers_with_a_window_alone() -> None:
+    """llama.cpp divides by a magnitude below 1 everywhere, and multiplies by it where YaRN scales."""
+    scaling = {"rope.scaling.type": "yarn", "rope.scaling.factor": 0.5}
+    found = config("embedding/modern-bert.F16", **scaling)
+    magnitudes = {
+        (window > 0, round(rope.magnitude, 6)) for window, rope in zip(found.windows, found.ropes, strict=True)
+    }
+    assert magnitudes == {(False, 1.0), (True, round(1 / (1 + 0.1 * log(0.5)), 6))}
+
+
+def test_dots_3_scales_no_layer_where_the_metadata_says_so() -> None:
+    found = config("latent/dots3note.F16", **{"rope.scaling.type": "none", "rope.scale_linear": 3.0})
+    assert {rope.scaling for rope in found.ropes} == {"none"}
 
 
 def test_windows_of_an_lfm2_that_is_not_causal_are_refused() -> None:
