@@ -57,6 +57,7 @@ from py_engine.models.config import Config, check_windows
 from py_engine.models.families import decoder, family
 from py_engine.models.mtp import MtpLayer, mtp_block
 from py_engine.models.required import check_tensors
+from py_engine.models.stored_heads import is_stored, stored
 from py_engine.plan import (
     batch_sizes,
     diffusion,
@@ -127,7 +128,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
 
         return projectors.make_plan(flattened(header), device)
     model = family(header)
-    cfg = model.Config.from_gguf(header)
+    cfg = stored(model.Config.from_gguf(header), header.architecture, neox=model.NEOX)
     check_windows(header, cfg)
     check_tensors(header, cfg)
     if not options.whole_media:
@@ -150,13 +151,13 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     for i in range(cfg.block_count):
         j = cfg.cache_layer(i)
         caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, options.kv_type))
-    block = mtp_block(header) if options.mtp else None
+    block = mtp_block(header) if options.mtp and not is_stored(cfg) else None
     mtp_cache = _mtp_cache(plan, cfg, block, options.kv_type) if block is not None else NO_CACHE
     for i in range(cfg.block_count):
         if cfg.has_state(i) and (shape := cfg.layer(i).state_shape):
             caches[i] = replace(caches[i], states=make_states(plan, i, shape))
     tables = {
-        spec: _rope(plan, prefill, spec, model.NEOX or bool(spec.sections), f"rope_freqs.{n}", options.rope_factors)
+        spec: _rope(plan, prefill, spec, f"rope_freqs.{n}", options.rope_factors, *_pairing(cfg, spec, model.NEOX))
         for n, spec in enumerate(dict.fromkeys(cfg.ropes))
     }
     ropes = [tables[spec] for spec in cfg.ropes]
@@ -330,13 +331,22 @@ def _mtp_cache(plan: Plan, cfg: Config, block: int, kv_type: str) -> Cache:
     return make_cache(plan, block, cfg.head_count_kv * cfg.head_dim, kind, group)
 
 
-def _rope(plan: Plan, ops: Ops, spec: RopeSpec, neox: bool, name: str, factors: Sequence[float] | None) -> Rope:
-    """The table of RoPE frequencies as a constant buffer."""
+def _pairing(cfg: Config, spec: RopeSpec, neox: bool) -> tuple[int, bool]:
+    """RopeSpec.in_quads() of a layer's rotation."""
+    zeros = cfg.key_half > 0 or spec.dim == cfg.key_dim
+    return spec.in_quads(neox=neox or bool(spec.sections), zeros=zeros)
+
+
+def _rope(
+    plan: Plan, ops: Ops, spec: RopeSpec, name: str, factors: Sequence[float] | None, dim: int, neox: bool
+) -> Rope:
+    """The table of RoPE frequencies as a constant buffer. `dim`, `neox`: from RopeSpec.in_quads()."""
     axes = spec.axes if spec.sections else []
-    buffer = ops.buffer(name, (max(4, spec.dim // 2 + len(axes)),), "u32", "state")
-    plan.constants[name] = table(spec.frequencies(factors), axes) if spec.dim else bytes(16)
+    buffer = ops.buffer(name, (max(4, dim // 2 + len(axes)),), "u32", "state")
+    unused = [0.0] * ((dim - spec.dim) // 2)
+    plan.constants[name] = table(spec.frequencies(factors) + unused, axes) if dim else bytes(16)
     if TEXT_AXES in axes:
         media = ops.buffer(media_table(name), buffer.shape, "u32", "state")
         plan.constants[media.name] = table(spec.frequencies(factors, TEXT_AXES + 1), axes)
     shifts = shift_index(plan.n_ctx, plan.page) if axes else None
-    return Rope(spec.dim, neox, buffer, spec.magnitude, shifts)
+    return Rope(dim, neox, buffer, spec.magnitude, shifts)

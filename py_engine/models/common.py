@@ -277,7 +277,7 @@ def windowed_ropes(header: Header, ropes: tuple[RopeSpec, ...], layers: tuple[in
 def windowed_dimensions(header: Header, dim: int, head_dim: int) -> int:
     """Read how many dimensions of a head rotate in layers with a sliding window. By default `dim`, as in the others."""
     size = count(header, "rope.dimension_count_swa", dim)
-    if size > head_dim or size % 4:
+    if size > head_dim or size % 2:
         raise WispError(f"Wisp cannot rotate {size} of {head_dim} dimensions.", "corrupt_header")
     return size
 

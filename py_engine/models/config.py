@@ -194,6 +194,7 @@ class Config:
     plain_norms: bool = False  # the norms of the layers have no weights
     value_dim: int = 0  # dimensions of a value head, if not a key head's
     key_dim: int = 0  # of a key head, if values are longer; head_dim is then theirs
+    key_half: int = 0  # dimensions of a key head before zeros, and again, if halves of an odd length are rotated
     value_scale: float = 1.0  # factor of attention's result, where value_dim is given
     unit_qk_norm: bool = False  # queries and keys are normalised without weights
     temperature: Temperature | None = None  # of queries
@@ -243,7 +244,7 @@ class Config:
         rope = rope_spec(header, count(header, "rope.dimension_count", head_dim))
         layer_norm = has_layer_norms(header)
         n_head_kv = head_count_kv(header, blocks, n_head)
-        if blocks < 1 or n_head % n_head_kv or head_dim % 4 or rope.dim % 4 or rope.dim > head_dim:
+        if blocks < 1 or n_head % n_head_kv or head_dim % 2 or rope.dim % 2 or rope.dim > head_dim:
             raise WispError(
                 f"Wisp cannot run {blocks} layers of attention with {n_head} heads, {n_head_kv} key/value heads and "
                 f"{head_dim} dimensions per head, {rope.dim} of them rotated.",

@@ -13,18 +13,19 @@ from py_engine.models.latent import LatentLayer
 from py_engine.models.mixture import ExpertLayer
 from py_engine.models.qkv import projected_bias, projected_rows
 from py_engine.models.recurrent import RecurrentLayer
+from py_engine.models.stored_heads import check_stored, is_stored, stored_rows
 from py_engine.plan import alibi
 from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
 from py_engine.plan.encoded import part_of
-from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
+from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection, pad
 from py_engine.plan.per_layer import Gates, gate, scale_by
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.relative import RelativeBias, relative_bias
 from py_engine.plan.rope import Rope
 from py_engine.plan.rows import Parts, RowNorm, clamp, copy_columns, norm_into, shift_scale
 from py_engine.plan.shortconv import shortconv, shortconv_all
-from py_engine.plan.value_padding import padded, unpadded
+from py_engine.plan.value_padding import unpadded
 from py_engine.plan.weights import Weights
 
 # architectures whose files may have the norm of queries or of keys alone
@@ -125,8 +126,15 @@ def plain_norm(cfg: Config, ops: Ops, x: Buffer, name: str) -> Buffer:
 
 def _group_norm(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> Buffer:
     """x with each of the parts of its rows divided by its root mean square, times the norm's weights: (n, n_embd)."""
-    n, y = cfg.embedding_length // cfg.norm_groups, ops.buffer(f"{ops.name}.normed", x.shape)
-    norm_into(ops, x, RowNorm(ops.constant(f"ones.{n}", [1.0] * n), n, cfg.eps), y, cfg.norm_groups)
+    n, y, parts = cfg.embedding_length // cfg.norm_groups, ops.buffer(f"{ops.name}.normed", x.shape), cfg.norm_groups
+    norm = RowNorm(ops.constant(f"ones.{n}", [1.0] * n), n, cfg.eps)
+    if n == (wide := pad(n)):
+        norm_into(ops, x, norm, y, parts)
+    else:  # the kernel's rows are padded: move the parts there and back
+        rows, out = ops.rows("norm_parts", parts * wide), ops.rows("normed_parts", parts * wide)
+        copy_columns(ops, Parts(x, 0, n), Parts(rows, 0, wide, parts), n)
+        norm_into(ops, rows, norm, out, parts)
+        copy_columns(ops, Parts(out, 0, wide), Parts(y, 0, n, parts), n)
     shift_scale(ops, y, w.vector((_norm_tensor(w, name), cfg.embedding_length)))
     return y
 
@@ -153,13 +161,13 @@ class Layer:
         If the file has a gate, its activation for x scales the result.
         """
         cfg, w, b = self.cfg, self.w, self.b
-        q_rows = cfg.head_count * cfg.head_dim
+        cols = cfg.attention_cols
         h, norm = normed(cfg, w, self.ops, x, b + cfg.attn_norm)
         if cfg.latent:
             return LatentLayer(cfg, w, self.ops, b, cfg.latent).attend(h, norm, cache, self.rope, self.window)
         q, gates = self._queries(h, norm, cache)
         if cfg.temperature:
-            scale_queries(self.ops, q, q_rows, cfg.temperature)
+            scale_queries(self.ops, q, cfg.head_count * cfg.head_dim, cfg.temperature)
         sinks = w.optional_vector((b + "attn_sinks.weight", cfg.head_count))
         slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi_max_bias) if cfg.alibi_max_bias else None
         whole = cfg.sees_whole_media(self.window)
@@ -172,12 +180,12 @@ class Layer:
             attn = unpadded(self.ops, attn, cfg.heads, cfg.value_dim, cfg.value_scale)
         span = 1  # values that share a gate
         if b + "attn_gate.weight" in w:
-            span = cfg.head_dim if w.rows(b + "attn_gate.weight") == cfg.head_count else 1
-            matrix = w.matrix(b + "attn_gate.weight", q_rows // span, cfg.embedding_length)
+            span = cols // cfg.head_count if w.rows(b + "attn_gate.weight") == cfg.head_count else 1
+            matrix = w.matrix(b + "attn_gate.weight", cols // span, cfg.embedding_length)
             gates = self.ops.normed_stack("attn_gate", h, Projection([matrix], None, norm, cfg.eps))
         if gates is None:
             return attn
-        return gate(self.ops, Gates(gates, cfg.gate_activation, span=span), attn, 0, q_rows, for_products=True)
+        return gate(self.ops, Gates(gates, cfg.gate_activation, span=span), attn, 0, cols, for_products=True)
 
     def _queries(self, h: Buffer, norm: Weight | None, cache: Cache) -> tuple[Buffer, Buffer | None]:
         """The queries of h, normalised with `norm`, and the gates that their matrix has, if any.
@@ -186,6 +194,7 @@ class Layer:
         """
         cfg, w, ops = self.cfg, self.w, self.ops
         parts, gated = projected_rows(cfg, w, self.b)
+        check_stored(cfg, w, self.b, gated=gated)
         bias = projected_bias(cfg, w, self.b, parts)
         if gated and not bias and len(parts) > 1:
             if norm and not ops.small_batch:  # a small batch's products normalise their input themselves
@@ -204,8 +213,8 @@ class Layer:
             limits = ops.constant(f"limits.{limit:g}", [limit, -limit])
             clamp(ops, stacked, limits, stacked, projection.rows)
         if cfg.value_dim:
-            stacked = padded(ops, stacked, cfg.heads, cfg.key_dim or cfg.head_dim, cfg.value_dim)
-        q = ops.split_qkv(stacked, cache, cfg.heads, self.rope, self._qk_norm(), cfg.eps)
+            stacked = stored_rows(cfg, w, ops, self.b, stacked)
+        q = ops.split_qkv(stacked, cache, cfg.heads, self.rope, None if is_stored(cfg) else self._qk_norm(), cfg.eps)
         ops.quantize_cache(cache, cfg.head_count_kv * cfg.head_dim)
         return q, gates
 

@@ -24,9 +24,10 @@ class Config(config.Config):
         """Read and check the metadata."""
         base = super().from_gguf(header)
         given = base.ropes[0]
-        rope = replace(given.unscaled(given.base), dim=base.head_dim)
+        rope = replace(given.unscaled(given.base), dim=base.head_dim, attn_factor=given.attn_factor)
         if given.scaling != "none":  # as llama.cpp has it, YaRN's magnitude counts all the same
-            rope = replace(rope, attn_factor=rope.attn_factor * (1 + 0.1 * log(max(1.0, given.factor))))
+            factor = max(1.0, given.factor) if given.scaling == "yarn" else given.factor
+            rope = replace(rope, attn_factor=rope.attn_factor * (1 + 0.1 * log(factor)))
         return replace(base, ropes=(rope,) * base.block_count)
 
 

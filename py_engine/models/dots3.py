@@ -43,6 +43,7 @@ class Config(deepseek2.Config):
         found = windows(header, blocks, 1)
         assert base.latent
         local = _windowed_shape(header, base.latent.rope)
+        ropes = tuple(replace(rope, factor=1.0) if rope.scaling == "none" else rope for rope in base.ropes)
         shapes = tuple(
             replace(local if window else base.latent, heads=n) for window, n in zip(found, heads, strict=True)
         )
@@ -50,7 +51,7 @@ class Config(deepseek2.Config):
             base,
             layers=shapes,
             windows=found,
-            ropes=windowed_ropes(header, base.ropes, found),
+            ropes=windowed_ropes(header, ropes, found),
             context_length=min(base.context_length, count(header, "attention.indexer.top_k")),
         )
 

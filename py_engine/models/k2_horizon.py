@@ -12,7 +12,6 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
 from py_engine.models.common import natural
-from py_engine.plan.quants import GROUP
 
 NEOX = True
 
@@ -27,9 +26,9 @@ class Config(config.Config):
         base, groups = super().from_gguf(header), natural(header, "attention.group_norm_groups") or 1
         if natural(header, "attention.value_expert_count"):
             raise WispError("K2 Horizon with experts of values is not supported yet.", "unsupported_architecture")
-        if groups > 1 and base.embedding_length % (groups * GROUP):
+        if base.embedding_length % groups:
             raise WispError(
-                f"Wisp cannot normalise {groups} parts of {base.embedding_length} values.", "unsupported_architecture"
+                f"Rows of {base.embedding_length} values do not divide into {groups} parts.", "corrupt_header"
             )
         return replace(base, norm_groups=groups, head_norms=True, gate_activation="softplus2")
 

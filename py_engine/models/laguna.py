@@ -31,6 +31,8 @@ class Config(config.UnevenConfig):
             dim=windowed_dimensions(header, rope.dim, base.head_dim),
             attn_factor=1.0,
         )
+        if found[0]:  # as in llama.cpp, the other layers then rotate as many dimensions as the first
+            rope = replace(rope, dim=local.dim)
         return replace(
             base,
             windows=found,

@@ -45,7 +45,7 @@ class Config(config.Config):
         if (
             blocks < 1
             or n_head % n_head_kv
-            or head_dim % 4
+            or head_dim % 2
             or header.arch("attention.value_length", head_dim) != head_dim
         ):
             raise WispError("Wisp cannot run attention with the heads that the metadata describes.", "corrupt_header")

@@ -34,7 +34,7 @@ class Config(config.UnevenConfig):
         blocks = block_count(header) - natural(header, "nextn_predict_layers")
         base, window = cls.of_layers(header, blocks), windows(header, blocks, 1)
         rope = base.ropes[0]
-        if rope.dim % 8:
+        if rope.dim % 4:
             raise WispError("Step 3.5 with this rotation is not supported yet.", "unsupported_architecture")
         swa = rope.unscaled(rope_base(header, "rope.freq_base_swa"))
         local = replace(swa, dim=windowed_dimensions(header, rope.dim, base.head_dim), use_factors=False)

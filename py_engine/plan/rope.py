@@ -64,9 +64,11 @@ class RopeSpec:
     def unscaled(self, base: float) -> RopeSpec:
         """The rotation in layers with a sliding window, whose positions are not scaled, with another base.
 
-        attn_factor stays: of llama.cpp's graphs, only those of OLMo 3, Mellum 2 and Laguna do without it there.
+        attn_factor stays: of llama.cpp's graphs, only those of OLMo 3, Mellum 2 and Laguna do without it there. They
+        divide it by YaRN's magnitude before a layer multiplies by it; here, this cancels but for a factor below 1.
         """
-        return replace(self, base=base, scaling="none", factor=1.0)
+        divided = 1 + 0.1 * min(0.0, log(self.factor)) if self.scaling == "yarn" else 1.0
+        return replace(self, base=base, scaling="none", factor=1.0, attn_factor=self.attn_factor / divided)
 
     def frequencies(self, factors: Sequence[float] | None, axes: int = TEXT_AXES) -> list[float]:
         """Radians per position for each pair, (dim / 2,). `factors`: the file's divisors, if it has them.
@@ -83,6 +85,20 @@ class RopeSpec:
             return plain
         ramp = self._yarn_ramp() if self.scaling == "yarn" else [0.0] * len(plain)
         return [f * r + f / self.factor * (1 - r) for f, r in zip(plain, ramp, strict=True)]
+
+    def in_quads(self, *, neox: bool, zeros: bool = False) -> tuple[int, bool]:
+        """(dimensions that kernels rotate, whether their pairs are half of these apart).
+
+        Kernels rotate two pairs at once. An odd number of neighbouring pairs gets one more, which has no angle.
+        `zeros`: its values are zeros, after the other pairs or after each half.
+        """
+        if self.dim % 4 == 0:
+            return self.dim, neox
+        if neox and self.dim > 2 and zeros:
+            return self.dim + 2, True
+        if (neox and self.dim > 2) or self.sections or (self.magnitude != 1 and not zeros):
+            raise WispError(f"Wisp cannot rotate {self.dim} dimensions in this way.", "unsupported_architecture")
+        return self.dim + 2, False  # the only pair that is half of the dimensions apart is of neighbours
 
     @property
     def axes(self) -> list[int]:

@@ -21,7 +21,6 @@ from py_engine.plan.low_rank import SCALES
 from tests.golden.make.adapters import Adapter, apply, write_control_vector
 from tests.golden.make.campaign import NOT_COMPARED, in_process
 from tests.golden.make.changed_models import SEED, kind
-from tests.golden.make.differences import LIMIT
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp import ALONE, Model
 from tests.golden.make.llama_cpp_api import library
@@ -32,6 +31,7 @@ from tests.support.cpu_models import load
 from tools.gguf_writer import finish
 
 PROMPT, N_CTX, RANK, STRENGTH, SCALE = 16, 256, 5, 0.4, 0.7
+LIMIT = 0.05  # of differences
 VECTOR = "control vector"
 LEFT_OUT = "as the merged weights; llama.cpp leaves the adapter out"
 LEFT_OUT_VECTOR = "llama.cpp leaves it out"

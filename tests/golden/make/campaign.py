@@ -5,10 +5,12 @@
 A model's seed decides its preset, shapes and up to four changes of changes.py, further_changes.py and key_changes.py.
 Two in five have several keys of the rotation or of windows changed, and a prompt of several batches; with --keys all
 have, and nothing else is changed. With --shapes, the presets take turns, in other shapes. One model in three gets a
-random tensor type for each matrix. Wisp's numbers are compared with llama.cpp's (differences.py). llama.cpp rounds
-activations of quantized products, so it gets dequantized matrices. For each model that Wisp refuses or computes
-differently, a line names the changes that matter. The last line counts the models that
-llama.cpp ran. A model takes about a second.
+random tensor type for each matrix. With --settings, the presets take turns with other settings (setting_draws.py):
+sizes that fit together, lists for each layer, scales and switches; several are drawn until llama.cpp runs one.
+
+Wisp's numbers are compared with llama.cpp's (differences.py). llama.cpp rounds activations of quantized products, so it
+gets dequantized matrices. For each model that Wisp refuses or computes differently, a line names the changes that
+matter. The last line counts the models that llama.cpp ran. A model takes about a second.
 """
 
 import argparse
@@ -18,6 +20,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -25,18 +28,20 @@ import numpy as np
 from py_engine.errors import WispError
 from tests.golden.make.changed_models import SEED, Change, all_of
 from tests.golden.make.changes import SECONDS, SHAPES, changes
-from tests.golden.make.differences import LIMIT, PROMPT, difference
+from tests.golden.make.differences import PROMPT, difference
 from tests.golden.make.further_changes import further_changes
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.key_changes import missing, other_values, rotation, windows
+from tests.golden.make.llama_cpp import Model
 from tests.golden.make.llama_cpp_api import library
 from tests.golden.make.presets import PRESETS, Settings
 from tests.golden.make.quantize import GGML, GGUF_PY, NEEDS_IMPORTANCE
 from tests.golden.make.random_models import build
+from tests.golden.make.setting_draws import drawn
 from tests.golden.make.tensor_types import dequantize
 
 MOST_CHANGES = 4
-TRIES = 50  # of shapes that fit together
+TRIES, ATTEMPTS = 50, 8  # of shapes that fit together; of settings that llama.cpp runs
 LONG, LENGTHS = 0.4, (90, 170, 230)  # odds of longer prompts, which several batches read, and their tokens
 RARE = 0.1  # odds of changes that llama.cpp mostly refuses, and of types whose tables take ggml long to make
 SIZES = SHAPES | {"n_layer": [1, 2, 3, 5], "head_dim": [16, 20, 36, 64, 128, 256], "vocab": [301, 320]}
@@ -50,6 +55,7 @@ MIXED = "IQ2_S"  # a type that needs each matrix's importance, so it is computed
 LEFT_OUT = {"fewer experts used in the last layer", "attention.causal = False"}
 # where layers have windows, llama.cpp lets them see nothing: NaN
 LEFT_OUT |= {"attention.sliding_window = 0"}
+NO_POOLING = {"t5"}  # with a pooling_type, llama.cpp's decoder reads a row that nothing wrote
 NOT_COMPARED = "llama.cpp does not run it"
 
 
@@ -59,7 +65,7 @@ class RandomModel:
     def __init__(self, seed: int, presets: list[str]) -> None:
         random = np.random.default_rng(seed)
         self.seed, self.preset = seed, str(random.choice(presets))
-        self.shapes: dict[str, int] = {}
+        self.shapes: dict[str, Any] = {}
         _, used = build(self.preset, SEED)
         for setting, sizes in SIZES.items():
             if setting in used and random.random() < 0.15:
@@ -70,7 +76,8 @@ class RandomModel:
         file, used = build(self.preset, SEED, kinds={}, **self.shapes)
         others = dict(other_values(file))
         possible = others | dict(changes(self.preset)) | dict(further_changes(file, used))
-        names = [name for name in possible if not name.startswith(("shape ", "unchanged")) and name not in LEFT_OUT]
+        left_out = ("shape ", "unchanged", *(["pooling_type"] if file.architecture in NO_POOLING else []))
+        names = [name for name in possible if not name.startswith(left_out) and name not in LEFT_OUT]
         odds = np.array([RARE if name in others or name.startswith("without ") else 1.0 for name in names])
         chosen = random.choice(names, random.integers(0, MOST_CHANGES + 1), replace=False, p=odds / odds.sum())
         self.changes: dict[str, Change] = {str(name): possible[name] for name in chosen}
@@ -114,6 +121,22 @@ class RandomModel:
             except (AssertionError, LookupError, ValueError):  # shapes that do not fit together
                 continue
         return model
+
+    @classmethod
+    def of_settings(cls, seed: int, presets: list[str], attempt: int = 0) -> "RandomModel":
+        """A model of which many settings are changed: sizes, lists for each layer, scales and switches."""
+        random, model = np.random.default_rng([seed, attempt]), object.__new__(cls)
+        model.seed, model.preset, model.changes = seed, presets[seed % len(presets)], {}
+        model.length, model.mixed = int(random.choice([PROMPT, *LENGTHS])), bool(random.random() < 0.2)
+        _, used = build(model.preset, SEED)
+        for _ in range(TRIES):
+            model.shapes = drawn(used, random)
+            try:
+                build(model.preset, SEED, kinds={}, **model.shapes)
+            except (AssertionError, LookupError, TypeError, ValueError):  # settings that do not fit together
+                continue
+            return model
+        raise ValueError
 
     def simpler(self) -> list["RandomModel"]:
         """The same model without one of its shapes, changes or types."""
@@ -173,12 +196,11 @@ def compared(model: RandomModel, folder: Path) -> str:
     except Exception:  # gguf-py or ggml cannot write such a model
         return NOT_COMPARED
     try:
-        found = difference(library(), folder / "model.gguf", file, used, ours, model.length)
+        return str(difference(library(), folder / "model.gguf", file, used, ours, model.length))
     except RuntimeError:
         return NOT_COMPARED
     except WispError as error:
         return f"refused: {error}"
-    return "" if found <= LIMIT else f"differs by {found:.3g}"
 
 
 def in_process(work: Callable[[Path], str]) -> str:
@@ -232,8 +254,11 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100, help="of models")
     parser.add_argument("--keys", action="store_true", help="change and leave out keys, nothing else")
     parser.add_argument("--shapes", action="store_true", help="change most shapes of each preset in turn, nothing else")
+    parser.add_argument("--settings", action="store_true", help="change many settings of each preset in turn")
     arguments = parser.parse_args()
-    made = RandomModel.of_keys if arguments.keys else RandomModel.of_shapes if arguments.shapes else RandomModel
+    kinds = {"keys": RandomModel.of_keys, "shapes": RandomModel.of_shapes, "settings": RandomModel.of_settings}
+    Model.threads = 1  # on a busy machine, two wait for each other
+    made = next((make for name, make in kinds.items() if getattr(arguments, name)), RandomModel)
     ran = faults = 0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         try:
@@ -241,6 +266,12 @@ def main() -> None:
         except (AssertionError, LookupError, ValueError):  # shapes that do not fit together
             continue
         found = tried(model)
+        for attempt in range(1, ATTEMPTS if arguments.settings else 1):
+            if found == NOT_COMPARED:
+                model = RandomModel.of_settings(seed, arguments.presets or list(PRESETS), attempt)
+                found = tried(model)
+        if found == NOT_COMPARED and arguments.settings:
+            print(f"{model}: llama.cpp runs none", flush=True)
         ran += found != NOT_COMPARED
         if found not in ("", NOT_COMPARED):
             faults += 1

@@ -71,6 +71,8 @@ ALONE = {"chameleon"}  # llama.cpp bans the tokens of pictures in a batch's firs
 class Model(Vocabulary):
     """A model and its context, set for accuracy: CPU, float32 cache, no flash attention, no repacked weights."""
 
+    threads = 2
+
     def __init__(
         self,
         library: Library,
@@ -83,12 +85,11 @@ class Model(Vocabulary):
         """`batch`: tokens that it computes at once at most; the whole context if None."""
         super().__init__(library, path, vocab_only=False)
         self.alone = False  # compute every token in a batch of its own
-        threads = 2
         parameters = self.api.llama_context_default_params()
         parameters.n_ctx = n_ctx
         parameters.n_batch = parameters.n_ubatch = batch or max(n_ctx, 256)
         parameters.n_outputs_max = parameters.n_outputs_max_per_seq = parameters.n_batch  # logits of every position
-        parameters.n_threads = parameters.n_threads_batch = threads
+        parameters.n_threads = parameters.n_threads_batch = self.threads
         parameters.flash_attn_type = 0
         parameters.type_k = parameters.type_v = cache
         parameters.offload_kqv = parameters.op_offload = False
@@ -102,7 +103,7 @@ class Model(Vocabulary):
         self.settings: dict[str, Any] = {
             library.name.replace("-", "_"): library.version,
             "n_ctx": self.api.llama_n_ctx(self.context),
-            "threads": threads,
+            "threads": self.threads,
             "flash_attn": False,
             "kv_cache": "F16" if cache == GGML_F16 else "F32",
             "repack": False,
