@@ -110,7 +110,7 @@ class ApiHandler(Handler):
             return
         try:
             relay = HttpRelay(address)
-        except HTTPException as error:  # of an address that is none
+        except (HTTPException, ValueError) as error:  # of an address that is none
             self._refuse(HTTPStatus.BAD_GATEWAY, "mcp_unreachable", f"{address.url} is no address: {error}")
             return
         try:
