@@ -67,6 +67,8 @@ def _merge_runs(parts: list[str], priority: dict[str, float], joiner: str) -> li
     That is the order of merge() as long as one pair is the best, and joining it makes none that is as good.
     """
     names = list(dict.fromkeys(parts))
+    if len(names) == 1 and not joiner and (equal := _equal_runs(names[0], len(parts), priority)):
+        return equal
     if len(names) > MAX_PAIRS:
         return parts
     code = {name: chr(i) for i, name in enumerate(names)}
@@ -94,3 +96,16 @@ def _merge_runs(parts: list[str], priority: dict[str, float], joiner: str) -> li
             break
         text = text.replace(a + b, new)
     return [names[ord(char)] for char in text]
+
+
+def _equal_runs(symbol: str, n: int, priority: dict[str, float]) -> list[str] | None:
+    """merge() of n times one symbol where all runs of it up to a length are equally good: each grows to that length.
+
+    None where that is not so. Vocabularies have runs of spaces in this way.
+    """
+    best, longest = priority.get(symbol * 2), 2
+    while longest < n and best is not None and priority.get(symbol * (longest + 1)) == best:
+        longest += 1
+    if longest == 2 or any(priority.get(symbol * m) is not None for m in range(longest + 1, 2 * longest + 1)):
+        return None
+    return [symbol * longest] * (n // longest) + ([symbol * (n % longest)] if n % longest else [])
