@@ -162,6 +162,10 @@ class BoundedHead:
             raise http.client.HTTPException("its headers are too long")
         return line
 
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
 
 class HttpRelay:
     """A request to a server over HTTP. Its answer is passed on piece by piece; redirects are not followed."""
