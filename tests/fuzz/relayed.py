@@ -20,8 +20,8 @@ STATUS_LINES = (
     "HTTP/1.1 100 x\r\n\r\n" * 3000 + "HTTP/1.1 200 OK",
 )  # fmt: skip
 HEADERS = (
-    "Content-Length: 5", "Content-Length: -5", "Content-Length: x", "Content-Length: " + "9" * 5000, "Content-Length: " + "9" * 30,
-    "no colon", " folded",
+    "Content-Length: 5", "Content-Length: -5", "Content-Length: x", "Content-Length: " + "9" * 5000,
+    "Content-Length: " + "9" * 30, "no colon", " folded",
     "Transfer-Encoding: chunked", "Transfer-Encoding: x",
     "Content-Type: application/json", "Content-Type: text/event-stream",
     "Content-Type: a\r\n b", "Content-Type: \xe9", "Content-Type: a\x0bb", "Content-Type: a\rb", "Content-Type: \0",
