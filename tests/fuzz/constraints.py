@@ -159,7 +159,7 @@ def case(rng: Random) -> Format:
         return Format(kind, grammar(rng))
     if kind == "json_schema" and rng.random() < 0.1:
         return Format(kind, chain(rng), rng.random() < 0.3)
-    if kind == "json_schema" and rng.random() < 0.01:  # very many values, most of which say nothing
+    if kind == "json_schema" and rng.random() < 0.01:  # very many values, in a keyword that says nothing
         return Format(
             kind,
             {
