@@ -144,7 +144,8 @@ class Answer(http.client.HTTPResponse):
         try:
             super().begin()
         finally:
-            self.fp = whole
+            if self.fp is not None:  # else the head had no status line, and the file is closed
+                self.fp = whole
 
 
 class BoundedHead:

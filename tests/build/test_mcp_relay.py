@@ -189,6 +189,21 @@ def test_an_answer_whose_headers_no_parser_likes_is_an_error(server: ApiServer, 
     assert (status, json.loads(text)["error"]["code"]) == (502, "mcp_unreachable")
 
 
+def test_the_error_says_what_was_wrong_with_an_answer(server: ApiServer) -> None:
+    for answer, what in (("ICY 200 OK\r\n\r\n", "ICY 200 OK"), ("", "closed connection")):
+        with http_answer(answer) as url:
+            server.relay.servers["odd"] = Address(url)
+            status, _, text = ask_relay(server, "odd")
+        assert (status, what in json.loads(text)["error"]["message"]) == (502, True), text
+
+
+def test_a_length_that_no_answer_has(server: ApiServer) -> None:
+    with http_answer(f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {'9' * 30}\r\n\r\nhello") as url:
+        server.relay.servers["odd"] = Address(url)
+        status, _, text = ask_relay(server, "odd")
+    assert (status, text) == (200, "hello")
+
+
 def test_answers_that_only_say_continue_have_an_end(server: ApiServer) -> None:
     with http_answer("HTTP/1.1 100 Continue\r\n\r\n" * 5000) as url:
         server.relay.servers["odd"] = Address(url)
