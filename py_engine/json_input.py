@@ -87,3 +87,17 @@ def is_deep(value: Any) -> bool:
         inner = (part.values() if isinstance(part, dict) else part for part in level)
         level = list({id(part): part for parts in inner for part in parts}.values())
     return True
+
+
+def count(value: Any, most: int) -> int:
+    """How many values a value has within it, each place of one counted; more than `most` where there are more."""
+    counted, level = 0, [value]
+    while level and counted <= most:
+        inside = [part for part in level if isinstance(part, dict | list)]
+        counted += sum(map(len, inside))
+        level = (
+            []
+            if counted > most
+            else [i for part in inside for i in (part.values() if isinstance(part, dict) else part)]
+        )
+    return counted

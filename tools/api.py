@@ -24,6 +24,7 @@ from tools.tab import REPLACED, ClientDisconnectedError, Exchange, Tab
 from tools.web_socket import WebSocket
 
 BODY_LIMIT = 32 << 20  # bytes
+PIECE = 1 << 16  # bytes; without it, the length that a server states is what is read, and it may be any number
 MAX_TICKETS = 32
 TAB, BACKGROUND = "tab", "background"  # a tab of the user's browser; a headless one
 API_PATHS = {path: endpoint for endpoint in ENDPOINTS.values() for path in (endpoint.path, *endpoint.also)}
@@ -110,7 +111,7 @@ class ApiHandler(Handler):
             return
         try:
             relay = HttpRelay(address)
-        except HTTPException as error:  # of an address that is none
+        except (HTTPException, ValueError) as error:  # of an address that is none
             self._refuse(HTTPStatus.BAD_GATEWAY, "mcp_unreachable", f"{address.url} is no address: {error}")
             return
         try:
@@ -124,7 +125,7 @@ class ApiHandler(Handler):
             self.close_connection = True
             headers = {"content-type": "application/json", **received(answer), "Connection": "close"}
             self._begin(answer.status, headers.pop("content-type"), headers)
-            while piece := answer.read1():
+            while piece := answer.read1(PIECE):
                 self.wfile.write(piece)
         except (OSError, HTTPException):
             pass  # either side has ended

@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import http.client
 import os
+import queue
 import signal
 import socket
 import subprocess
@@ -21,13 +22,17 @@ from urllib.parse import quote, urlsplit
 
 from tools.connections import is_closed
 from tools.mcp_servers import Address, Program, Target
-from tools.web_socket import WebSocket
+from tools.web_socket import MAX_MESSAGE, WebSocket
 
 RELAYED = "/mcp/"  # before the name of a server
 RELAY_KEY = "X-Wisp-Relay"
 CONNECT_S = 30.0
 POLL_S = 0.25  # how often a relay checks that the page still listens
 END_S = 2.0  # for a program to end when its input has
+MAX_UNREAD = 64  # messages that wait for a program to read its input
+MAX_HEAD = 16 << 10  # bytes of the headers of a server's answer: for the parser, they are those of a mail
+TOO_BIG = 1009  # close code
+SPACES = bytes.maketrans(b"\r\n", b"  ")
 SENT = ("accept", "authorization", "content-type", "last-event-id", "mcp-")  # starts of headers
 RECEIVED = ("content-type", "mcp-", "www-authenticate", "retry-after")
 
@@ -59,18 +64,20 @@ def relay_stdio(page: WebSocket, server: Program) -> None:
         page.close(1011)
         return
     _running.add(program)
+    lines: queue.Queue[bytes | None] = queue.Queue(
+        MAX_UNREAD
+    )  # a program that reads nothing makes only its writer wait
     reader = threading.Thread(target=_pass_on, args=(program, page), daemon=True)
-    reader.start()
-    assert program.stdin
+    for thread in (reader, threading.Thread(target=_feed, args=(program, lines), daemon=True)):
+        thread.start()
     try:
         while reader.is_alive():
             for text in page.receive(POLL_S) or ():
-                program.stdin.write(b" ".join(text.splitlines()) + b"\n")
-                program.stdin.flush()
-    except (OSError, ValueError):
-        pass  # either side has ended
+                lines.put_nowait(text.translate(SPACES) + b"\n")
+    except (OSError, ValueError, queue.Full):
+        pass  # either side has ended, or the program does not read
     finally:
-        _end(program)
+        _end(program, lines)
         page.close()
         page.drop()
 
@@ -78,16 +85,27 @@ def relay_stdio(page: WebSocket, server: Program) -> None:
 def _pass_on(program: "subprocess.Popen[bytes]", page: WebSocket) -> None:
     """Send each line of a program's output."""
     assert program.stdout
-    for line in program.stdout:
+    while line := program.stdout.readline(MAX_MESSAGE + 1):
+        if len(line) > MAX_MESSAGE:
+            page.close(TOO_BIG)
+            return
         if line.strip():
-            page.send(line.strip())
+            page.send(line.strip().decode("utf-8", "replace").encode())  # a browser ends a WebSocket for other bytes
 
 
-def _end(program: "subprocess.Popen[bytes]") -> None:
-    """End a program as the protocol says: close its input, then ask, then force it, and those that it has started."""
+def _feed(program: "subprocess.Popen[bytes]", lines: "queue.Queue[bytes | None]") -> None:
+    """Write each line to a program; None ends its input."""
     assert program.stdin
-    with contextlib.suppress(OSError):
-        program.stdin.close()
+    with contextlib.suppress(OSError), program.stdin:  # it has ended
+        while (line := lines.get()) is not None:
+            program.stdin.write(line)
+            program.stdin.flush()
+
+
+def _end(program: "subprocess.Popen[bytes]", lines: "queue.Queue[bytes | None]") -> None:
+    """End a program as the protocol says: close its input, then ask, then force it, and those that it has started."""
+    with contextlib.suppress(queue.Full):  # it does not read: it does not see an end either
+        lines.put_nowait(None)
     for force in (False, True):
         with contextlib.suppress(subprocess.TimeoutExpired):
             program.wait(END_S)
@@ -116,6 +134,40 @@ def _stop_all() -> None:
         _stop(program, force=False)
 
 
+class Answer(http.client.HTTPResponse):
+    """The answer of a server. Its head has an end."""
+
+    def begin(self) -> None:
+        """Read the head. Raises HTTPException."""
+        whole = self.fp
+        self.fp = BoundedHead(whole)  # type: ignore[assignment]
+        try:
+            super().begin()
+        finally:
+            if self.fp is not None:  # else the head had no status line, and the file is closed
+                self.fp = whole
+
+
+class BoundedHead:
+    """The lines of a head, MAX_HEAD bytes at most."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._left = MAX_HEAD
+
+    def readline(self, limit: int) -> bytes:
+        """Read a line."""
+        line: bytes = self._file.readline(limit)
+        self._left -= len(line)
+        if self._left < 0:
+            raise http.client.HTTPException("its headers are too long")
+        return line
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
 class HttpRelay:
     """A request to a server over HTTP. Its answer is passed on piece by piece; redirects are not followed."""
 
@@ -126,10 +178,17 @@ class HttpRelay:
         self.host = url.netloc
         self._path = f"{url.path or '/'}{'?' + url.query if url.query else ''}"
         self._server = kind(url.netloc, timeout=CONNECT_S)
+        self._server.response_class = Answer
         self._over = threading.Event()
 
     def ask(self, client: BaseHTTPRequestHandler, body: bytes) -> http.client.HTTPResponse:
         """Send the request of a page; return the head of the answer. Raises OSError and HTTPException."""
+        try:
+            return self._ask(client, body)
+        except (ValueError, TypeError, LookupError) as error:  # of the parser, which is one of mail
+            raise http.client.HTTPException(f"its headers cannot be read: {error}") from error
+
+    def _ask(self, client: BaseHTTPRequestHandler, body: bytes) -> http.client.HTTPResponse:
         self._server.connect()
         self._socket = self._server.sock  # http.client forgets it where the server closes after its answer
         self._socket.settimeout(None)  # it may be silent for long

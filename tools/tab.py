@@ -4,6 +4,7 @@ import base64
 import itertools
 import json
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,8 @@ SILENT_S = 8.0  # a tab that sends nothing for this long counts as disconnected
 POLL_S = 0.05  # how often a waiting request checks that its client is connected
 MAX_WAITING = 4  # parts of one answer that wait to be read; a tab sends the next one when it is asked to
 REPLACED = 4001  # close code: another tab lends its engine now
+
+LONG_IN_JSON = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f\x7f]")  # six characters each; no request's JSON has them
 
 Message = dict[str, Any]
 
@@ -101,7 +104,7 @@ class Tab:
 
     def send(self, message: Message) -> None:
         """Send one message. If the socket has closed, `run` notices and ends every exchange."""
-        self._socket.send(json.dumps(message).encode())
+        self._socket.send(json.dumps(message, ensure_ascii=False).encode())
 
     def close(self, code: int = 1000) -> None:
         """Close the WebSocket."""
@@ -141,11 +144,13 @@ class Tab:
 
 
 def _sendable(body: bytes | None) -> Message:
-    """A body as a field of a message: a text, or what is none in Base64."""
+    """A body as a field of a message: a text, or what is none, or none of JSON, in Base64."""
     try:
-        return {"body": body.decode() if body else None}
+        if body is None or not LONG_IN_JSON.search(body):
+            return {"body": body and body.decode()}
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(body or b"").decode()}
+        pass
+    return {"base64": base64.b64encode(body or b"").decode()}
 
 
 def _are_headers(headers: Any) -> bool:

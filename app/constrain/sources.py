@@ -6,7 +6,8 @@ from app.constrain import gbnf, regex
 from app.constrain.ambiguity import TooManyWays
 from app.constrain.document import InvalidSchema, UnsupportedKeyword
 from app.constrain.ebnf import Grammar
-from app.constrain.effort import TooComplex
+from app.constrain.effort import TooComplex, spend
+from app.constrain.grammar_cache import MAX_VALUES
 from app.constrain.json_grammar import JsonGrammar
 from app.constrain.schema import Schemas
 from app.constrain.strings import automaton_rule
@@ -74,7 +75,14 @@ def grammar_rule(grammar: Grammar, text: str, param: str) -> str:
 
 
 def check_json(value: Json, param: str) -> None:
-    """Reject what is nested too deep, unpaired surrogates, which no UTF-8 text has, and numbers that JSON lacks."""
+    """Reject what is too large or deep, unpaired surrogates, which no UTF-8 text has, and numbers that JSON lacks."""
+    values = json_input.count(value, MAX_VALUES)
+    if values > MAX_VALUES:
+        raise unsupported(f"{param} has more than {MAX_VALUES} values; make it smaller.", param)
+    try:
+        spend(values)
+    except TooComplex:
+        raise unsupported("The JSON schemas of the request have too many values; make them smaller.", param) from None
     if json_input.is_deep(value):
         raise wrong_value(f"{param} is nested more than {json_input.MAX_DEPTH} levels deep; make it flatter.", param)
     try:

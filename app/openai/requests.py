@@ -27,6 +27,7 @@ from py_engine.plan.sampling import Sampling
 
 MAX_STOPS = 4  # as OpenAI has it; other servers, whose requests are converted, accept more
 MAX_N = 128
+MAX_CHOICES = 2048  # of all prompts of a completion; each waits as a task of its own
 RETENTIONS = ("24h", "in_memory", "in-memory")  # OpenAI's documentation has both spellings of the last
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -138,7 +139,10 @@ def completion_request(body: Json, max_stops: int = MAX_STOPS) -> CompletionRequ
     echo = boolean(body, "echo")
     if echo and common.sampling.logprobs >= 0:
         raise unsupported("echo is not supported together with logprobs.", "echo")
-    return CompletionRequest(**vars(common), prompts=prompts(body.get("prompt")), echo=echo)
+    given = prompts(body.get("prompt"))
+    if (choices := len(given) * common.n) > MAX_CHOICES:
+        raise wrong_value(f"prompt and n ask for {choices} choices; {MAX_CHOICES} are allowed at once.", "prompt")
+    return CompletionRequest(**vars(common), prompts=given, echo=echo)
 
 
 def _object(body: Json, known: frozenset[str]) -> Body:

@@ -75,7 +75,7 @@ export class Bridge {
     /** @type {[string, string][]} */
     const headers = type ? [["content-type", type]] : [];
     const sent = base64 ? bytesOf(base64) : body;
-    const asked = { method, url: new URL(path, location.origin).href, headers, body: sent };
+    const asked = { method, url: path, headers, body: sent };
     const reply = new Reply(this.#engine, asked, (part) => {
       if (part.kind === "piece") return send({ id, kind: "piece", text: decoder.decode(part.piece, { stream: true }) });
       if (part.kind === "end") this.#replies.delete(id);

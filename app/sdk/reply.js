@@ -6,7 +6,7 @@ import { engineFetch } from "./fetch.js";
  *
  * @typedef {object} Asked a request from outside the page
  * @property {string} method
- * @property {string} url
+ * @property {string} url a path of this page's host, or an address
  * @property {[string, string][]} [headers]
  * @property {BodyInit | null} [body]
  *
@@ -57,20 +57,38 @@ export class Reply {
   }
 
   /** @param {() => Promise<Wisp>} engine @param {Asked} asked */
-  async #answer(engine, { method, url, headers, body }) {
-    const response = await this.#respond(engine, new Request(url, { method, headers, body }));
+  async #answer(engine, asked) {
+    const response = await this.#respond(engine, asked);
     if (this.#controller.signal.aborted) return response.body?.cancel();
     this.#reader = response.body?.getReader() ?? null;
     this.#send({ kind: "head", status: response.status, headers: [...response.headers] });
   }
 
-  /** @param {() => Promise<Wisp>} engine @param {Request} request @returns {Promise<Response>} */
-  async #respond(engine, request) {
+  /** @param {() => Promise<Wisp>} engine @param {Asked} asked @returns {Promise<Response>} */
+  async #respond(engine, asked) {
+    const request = requestOf(asked);
+    if (!request) {
+      const message = `The engine answers no ${asked.method} for this address.`;
+      const error = { message, type: "invalid_request_error", param: null, code: "invalid_value" };
+      return Response.json({ error }, { status: 400 });
+    }
     try {
       return await engineFetch(await engine(), request, { signal: this.#controller.signal });
     } catch (/** @type {any} */ error) {
       const { error: body } = error instanceof WispError ? error : WispError.crashed(`${error?.message ?? error}`);
       return Response.json({ error: body }, { status: 503 });
     }
+  }
+}
+
+const BODILESS = ["GET", "HEAD"]; // a page's requests have none; programs may send one, which says nothing
+
+/** A request as engineFetch takes it; null: no page can make it. @param {Asked} asked */
+function requestOf({ method, url, headers, body }) {
+  try {
+    const sent = BODILESS.includes(method.toUpperCase()) ? null : body;
+    return new Request(new URL(url, location.origin), { method, headers, body: sent });
+  } catch {
+    return null; // CONNECT, TRACE, or an address that is none
   }
 }

@@ -1,5 +1,6 @@
 """The API of `serve --api` over real sockets, with a stand-in for the tab at the WebSocket's other end."""
 
+import base64
 import contextlib
 import http.client
 import json
@@ -298,6 +299,27 @@ def test_what_is_no_request_of_http_1_gets_an_openai_error(server: ApiServer, re
         head, _, body = raw.makefile("rb").read().partition(b"\r\n\r\n")
     assert head.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 431 "))
     assert code(body) == "invalid_value"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"a":\r\n\t"\xc3\xbc"}', "body"),
+        (b"\1" * 3000, "base64"),  # in JSON, six times as long
+        (b"\xff", "base64"),
+    ],
+)
+def test_a_body_is_not_much_longer_on_its_way(server: ApiServer, body: bytes, field: str) -> None:
+    with tab(server) as page:
+        thread = threading.Thread(target=ask, args=(server, "/v1/completions", "POST", body), daemon=True)
+        thread.start()
+        asked = receive(page, "request")
+        send(page, id=asked["id"], kind="head", status=200, headers=[])
+        receive(page, "pull")
+        send(page, id=asked["id"], kind="end")
+        thread.join(HANG_S)
+    assert (asked[field].encode() if field == "body" else base64.b64decode(asked[field])) == body
+    assert len(json.dumps(asked, ensure_ascii=False).encode()) < 2 * len(body) + 200
 
 
 def test_pieces_are_pulled_one_by_one_and_passed_on_at_once(server: ApiServer) -> None:

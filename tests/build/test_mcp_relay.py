@@ -4,21 +4,26 @@ import http.client
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from socket import create_server
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from tests.support.mcp_servers import STDIO, mcp_server
 from tests.support.waiting import HANG_S, wait_for
+from tools import mcp_relay
 from tools.api import ApiServer
 from tools.failure import Failure
-from tools.mcp_relay import RELAY_KEY
+from tools.mcp_relay import MAX_UNREAD, RELAY_KEY, TOO_BIG
 from tools.mcp_servers import Address, Program, servers_of
 
 ECHO = "import os, sys\nprint(os.getpid(), flush=True)\nfor line in sys.stdin: print(line.strip(), flush=True)"
@@ -69,6 +74,36 @@ def ask(url: str, body: Any, **headers: str) -> tuple[int, dict[str, str], str]:
     return answer.status, {name.lower(): value for name, value in answer.getheaders()}, text
 
 
+def ask_relay(server: ApiServer, name: str) -> tuple[int, dict[str, str], str]:
+    """What a page gets from a server."""
+    described = relays(server)[name]
+    return ask(described["url"], INITIALIZE, **described["headers"])
+
+
+def runs(pid: int) -> bool:
+    """Whether a process runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@contextmanager
+def http_answer(text: str) -> Iterator[str]:
+    """The address of a server that answers one request, with any text."""
+
+    def answer() -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):  # the other side has had enough
+            connection.recv(1 << 16)
+            connection.sendall(text.encode())
+
+    with create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+
+
 def test_a_page_speaks_with_a_server_that_allows_no_pages(server: ApiServer) -> None:
     shop = relays(server)["shop"]
     status, headers, text = ask(shop["url"], INITIALIZE, **shop["headers"], Origin=own(server))
@@ -86,19 +121,101 @@ def test_a_page_speaks_with_a_program(server: ApiServer) -> None:
 
 
 def test_a_program_ends_with_its_page(server: ApiServer) -> None:
-    def runs() -> bool:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-        return True
-
     with connect(relays(server)["echo"]["url"], origin=own(server)) as socket:
         pid = int(socket.recv(timeout=HANG_S))
         socket.send('{"two":\n"lines"}')
         assert socket.recv(timeout=HANG_S) == '{"two": "lines"}'
-        assert runs()
-    wait_for(lambda: not runs())
+        assert runs(pid)
+    wait_for(lambda: not runs(pid))
+
+
+SILENT = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(1000)"
+
+
+def test_a_program_that_reads_nothing_ends_with_its_page(server: ApiServer) -> None:
+    server.relay.servers["silent"] = Program([sys.executable, "-c", SILENT])
+    with connect(relays(server)["silent"]["url"], origin=own(server)) as socket:
+        pid = int(socket.recv(timeout=HANG_S))
+        socket.send("x" * 1_000_000)  # more than its pipe holds
+    wait_for(lambda: not runs(pid))
+
+
+def test_messages_for_a_program_that_reads_nothing_are_bounded(server: ApiServer) -> None:
+    server.relay.servers["silent"] = Program([sys.executable, "-c", SILENT])
+    with connect(relays(server)["silent"]["url"], origin=own(server)) as socket:
+        pid = int(socket.recv(timeout=HANG_S))
+        with suppress(ConnectionClosed):
+            for _ in range(2 * MAX_UNREAD):
+                socket.send("x" * 100_000)
+        with pytest.raises(ConnectionClosed):
+            socket.recv(timeout=HANG_S)
+    wait_for(lambda: not runs(pid))
+
+
+def test_a_line_of_a_program_has_an_end(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_relay, "MAX_MESSAGE", 1000)
+    code = "import sys, time\nsys.stdout.write('x' * 2000)\nsys.stdout.flush()\ntime.sleep(1000)"
+    server.relay.servers["endless"] = Program([sys.executable, "-c", code])
+    with connect(relays(server)["endless"]["url"], origin=own(server)) as socket:
+        with pytest.raises(ConnectionClosed):
+            socket.recv(timeout=HANG_S)
+        assert socket.close_code == TOO_BIG
+
+
+def test_a_line_of_a_program_that_is_no_text_becomes_one(server: ApiServer) -> None:
+    code = "import sys\nsys.stdout.buffer.write(b'a\\xff\\n')\nsys.stdout.flush()\nsys.stdin.read()"
+    server.relay.servers["odd"] = Program([sys.executable, "-c", code])
+    with connect(relays(server)["odd"]["url"], origin=own(server)) as socket:
+        assert socket.recv(timeout=HANG_S) == "a\ufffd"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        'Content-Type: multipart/x; a="' + (";" * 60_000 + "\r\n ") * 50,
+        "Content-Type: multipart/x; boundary*" + "9" * 5000 + "=b",
+        "Content-Type: multipart/x; boundary*=a; boundary*0=b",
+        "X: y\r\n" * 5000,
+    ],
+    ids=["folded", "digits", "kinds", "long"],
+)
+def test_an_answer_whose_headers_no_parser_likes_is_an_error(server: ApiServer, head: str) -> None:
+    """Python's parser of headers takes hours for the first, and fails in other ways for the next two."""
+    with http_answer(f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n") as url:
+        server.relay.servers["odd"] = Address(url)
+        started = time.process_time()
+        status, _, text = ask_relay(server, "odd")
+        assert time.process_time() - started < 1
+    assert (status, json.loads(text)["error"]["code"]) == (502, "mcp_unreachable")
+
+
+def test_the_error_says_what_was_wrong_with_an_answer(server: ApiServer) -> None:
+    for answer, what in (("ICY 200 OK\r\n\r\n", "ICY 200 OK"), ("", "closed connection")):
+        with http_answer(answer) as url:
+            server.relay.servers["odd"] = Address(url)
+            status, _, text = ask_relay(server, "odd")
+        assert (status, what in json.loads(text)["error"]["message"]) == (502, True), text
+
+
+def test_a_length_that_no_answer_has(server: ApiServer) -> None:
+    with http_answer(f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {'9' * 30}\r\n\r\nhello") as url:
+        server.relay.servers["odd"] = Address(url)
+        status, _, text = ask_relay(server, "odd")
+    assert (status, text) == (200, "hello")
+
+
+def test_answers_that_only_say_continue_have_an_end(server: ApiServer) -> None:
+    with http_answer("HTTP/1.1 100 Continue\r\n\r\n" * 5000) as url:
+        server.relay.servers["odd"] = Address(url)
+        status, *_ = ask_relay(server, "odd")
+    assert status == 502
+
+
+@pytest.mark.parametrize("address", ["http://[", "http://a..b/", "http://127.0.0.1:x/", "http://\ud800/"])
+def test_an_address_that_is_none_is_an_error(server: ApiServer, address: str) -> None:
+    server.relay.servers["odd"] = Address(address)
+    status, _, text = ask_relay(server, "odd")
+    assert (status, json.loads(text)["error"]["code"]) == (502, "mcp_unreachable")
 
 
 def test_only_pages_of_this_server_with_its_key_are_relayed(server: ApiServer) -> None:

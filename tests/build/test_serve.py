@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,6 +181,9 @@ def test_a_body_of_a_file_s_request_is_no_request(site: Server) -> None:
         "Content-Length : 40",
         "Content-Length: 0\r\nx",
         "x\r\nY: z",
+        "X: y\r\n folded",
+        "X: a\0b",
+        "X\u00e9: y",
     ],
 )
 def test_headers_that_others_may_read_differently_are_refused(site: Server, lines: str) -> None:
@@ -193,6 +197,28 @@ def test_headers_that_others_may_read_differently_are_refused(site: Server, line
 def test_a_body_in_parts_is_no_wrong_header(site: Server, kind: str) -> None:
     request = f"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n"
     assert raw(site, request.encode()).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ('multipart/x; a="' + ";" * 60_000, 200),
+        ('multipart/x; a="' + (";" * 60_000 + "\r\n ") * 50, 400),  # Python's parser of headers would take hours
+        ("multipart/x; boundary*" + "9" * 5000 + "=b", 200),  # it raises ValueError
+        ("multipart/x; boundary*=a; boundary*0=b", 200),  # it raises TypeError
+    ],
+    ids=["long", "folded", "digits", "kinds"],
+)
+def test_a_type_that_the_parser_of_headers_does_not_like(site: Server, kind: str, status: int) -> None:
+    request = f"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n"
+    started = time.process_time()
+    assert raw(site, request.encode()).startswith(b"HTTP/1.1 %d " % status)
+    assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize("method", ["G\u00c9T", "G\1T", "GET\0", "G(T"])
+def test_a_method_that_is_none(site: Server, method: str) -> None:
+    assert raw(site, f"{method} / HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()).startswith(b"HTTP/1.1 400 ")
 
 
 def test_only_names_of_this_machine_are_answered(site: Server) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -115,6 +116,25 @@ def test_errors_reach_the_client_with_their_status(client: openai.OpenAI, api: A
         client.models.retrieve("no-such-model")
     with pytest.raises(openai.AuthenticationError):
         openai.OpenAI(base_url=f"{api.url}v1", api_key="wrong", max_retries=0).models.list()
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("GET /v1/models", 200),  # with a body, which a page's GET cannot have
+        ("TRACE /v1/models", 400),
+        ("GET http://127.0.0.1:99999/v1/models", 400),
+        ("M-SEARCH /v1/models", 405),
+    ],
+)
+def test_requests_that_no_page_can_make_get_answers(page: Page, api: ApiServer, line: str, status: int) -> None:
+    """And the tab stays connected: an end without a beginning would be nonsense."""
+    before = api.tab
+    head = f"{line} HTTP/1.1\r\nHost: 127.0.0.1:{api.server_address[1]}\r\nAuthorization: Bearer {api.key}\r\n"
+    with socket.create_connection(("127.0.0.1", api.server_address[1]), timeout=HANG_S) as connection:
+        connection.sendall(f"{head}Content-Length: 2\r\n\r\n{{}}".encode())
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 %d " % status)
+    assert api.tab is before
 
 
 def test_anthropics_client(api: ApiServer, page: Page) -> None:

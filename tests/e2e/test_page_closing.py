@@ -184,6 +184,63 @@ def test_a_deleted_chat_whose_write_failed_stays_deleted(page: Page, keeper: Pag
     assert "Failed and deleted" not in titles(page)
 
 
+def test_a_deleted_chat_whose_new_name_was_not_stored_stays_deleted(
+    page: Page, keeper: Page, scripted: ScriptedServer
+) -> None:
+    scripted.script = ["Yes."]
+    ask(page, "Renamed and deleted")
+    new_chat(page)
+    page.evaluate(FAILING, ["chats"])
+    rename(page, "Renamed and deleted", "A name that fails")
+    expect(page.locator("#notices .error")).to_contain_text("could not store the chat")
+    page.evaluate("mend()")
+    with held(keeper):
+        delete(page, "A name that fails")
+        page.reload()
+    wait_ready(page)
+    wait_until(keeper, NOTHING_LEFT)
+    assert not {"A name that fails", "Renamed and deleted"} & {*titles(page)}
+
+
+# Deletes a chat as another tab does, when the transactions before have ended.
+DELETE = """async (title) => {
+    const opening = indexedDB.open("wisp-page");
+    const db = await new Promise((resolve) => (opening.onsuccess = () => resolve(opening.result)));
+    const chats = db.transaction("chats", "readwrite").objectStore("chats");
+    chats.transaction.oncomplete = () => db.close();
+    chats.openCursor().onsuccess = ({ target: { result: cursor } }) => {
+        if (cursor?.value.title === title) cursor.delete();
+        cursor?.continue();
+    };
+}"""
+
+
+def test_a_new_name_that_comes_after_another_tab_s_deletion_brings_nothing_back(
+    page: Page, keeper: Page, scripted: ScriptedServer
+) -> None:
+    scripted.script = ["Yes."]
+    ask(page, "Deleted elsewhere")
+    new_chat(page)
+    with held(keeper):
+        keeper.evaluate(DELETE, "Deleted elsewhere")
+        rename(page, "Deleted elsewhere", "A late name")
+    ask(page, "Something after that")
+    reload(page)
+    assert not {"A late name", "Deleted elsewhere"} & {*titles(page)}
+
+
+def test_a_clock_that_goes_back_makes_nothing_older(page: Page, keeper: Page, scripted: ScriptedServer) -> None:
+    scripted.script = ["One.", "Two."]
+    ask(page, "Before the clock went back")
+    page.evaluate("{ const now = Date.now; Date.now = () => now() - 3_600_000; }")
+    with held(keeper):
+        ask(page, "And after that")
+        page.reload()
+    wait_ready(page)
+    expect(last_answer(page)).to_contain_text("Two.")
+    assert texts(page) == ["Before the clock went back", "One.", "And after that", "Two."]
+
+
 def test_a_new_name_whose_write_failed_is_stored_with_the_next_write(page: Page, scripted: ScriptedServer) -> None:
     scripted.script = ["Yes."]
     ask(page, "An old name")

@@ -159,6 +159,14 @@ def case(rng: Random) -> Format:
         return Format(kind, grammar(rng))
     if kind == "json_schema" and rng.random() < 0.1:
         return Format(kind, chain(rng), rng.random() < 0.3)
+    if kind == "json_schema" and rng.random() < 0.01:  # very many values, in a keyword that says nothing
+        return Format(
+            kind,
+            {
+                "x-notes": [rng.choice(({"a": 1}, [], 1, "a"))] * rng.choice((90_000, 150_000)),
+                "anyOf": [schema(rng, 1)],
+            },
+        )
     if kind == "json_schema" and rng.random() < 0.03:
         return Format(kind, wide(rng), rng.random() < 0.3)
     if kind == "json_schema":

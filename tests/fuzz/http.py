@@ -32,7 +32,7 @@ TARGETS = (
     "/a\x0bb",
     "http://127.0.0.1/",
 )
-METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "get", "", "G" * 300, "\x00", "CONNECT")
+METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "get", "", "G" * 300, "\x00", "CONNECT", "G(T", "G\u00c9T")
 VERSIONS = ("HTTP/1.1", "HTTP/1.0", "HTTP/0.9", "HTTP/2.0", "HTTP/9999999999.1", "HTTP/x", "", "HTTP/1.1 x")
 HEADERS = (
     "Host: {host}",
@@ -62,6 +62,12 @@ HEADERS = (
     "Sec-WebSocket-Key: x",
     "Sec-WebSocket-Version: 13",
     "Expect: 100-continue",
+    "Content-Type: message/rfc822",
+    "Content-Type: multipart/form-data; boundary=x",
+    'Content-Type: multipart/x; a="' + ";" * 60_000,
+    "Content-Type: multipart/x; boundary*" + "9" * 5000 + "=b",
+    "Content-Type: multipart/x; boundary*=a; boundary*0=b",
+    'Content-Type: multipart/x; a="' + ";;;;\r\n " * 60,
     "X: " + "x" * 70_000,
     "no colon",
     ": no name",

@@ -206,6 +206,35 @@ def test_each_kind_of_property_is_counted_for_each_state_of_an_object() -> None:
     assert left() < MAX_EFFORT - count * count // 4
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer", "x-notes": [{"a": 1}] * 60_000},
+        {"type": "integer", "$defs": {f"d{i}": True for i in range(110_000)}},
+        {"enum": list(range(110_000))},
+    ],
+    ids=["notes", "definitions", "values"],
+)
+def test_a_schema_of_very_many_values_is_refused_at_once(schema: Any) -> None:
+    """Also where it has them in keywords that say nothing: to compare and check them takes time."""
+    started = time.process_time()
+    with pytest.raises(WispError, match="more than 100000 values") as caught:
+        rules_of(Format("json_schema", schema, param="schema"))
+    assert (caught.value.param, caught.value.code) == ("schema", "unsupported_parameter")
+    assert time.process_time() - started < 0.2
+
+
+def test_the_values_of_all_schemas_of_a_request_are_counted() -> None:
+    part = {"type": "json_schema", "json_schema": {"type": "integer", "x-notes": [1] * 20_000}}
+    for times, fits in ((1, True), (4, True), (30, False)):
+        form = Format("structural_tag", {"type": "sequence", "elements": [part] * times})
+        if fits:
+            rules_of(form)
+        else:
+            with pytest.raises(WispError, match="values"):
+                rules_of(form)
+
+
 def test_blanks_of_a_grammar_take_no_memory() -> None:
     text = "#x\n" * 300_000 + 'root ::= "a"'
     tracemalloc.start()

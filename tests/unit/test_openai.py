@@ -149,6 +149,9 @@ def test_completion_prompts() -> None:
     for prompt, code in ((None, T), (5, T), ([], V), ([-1], T), ([1.5], T), ([True], T)):
         assert param_of(completion_request, {"prompt": prompt}) == (code, "prompt"), prompt
     assert param_of(completion_request, {"prompt": "x", "messages": HI})[1] == "messages"
+    assert len(completion_request({"prompt": ["x"] * 16, "n": 128}).prompts) == 16
+    assert param_of(completion_request, {"prompt": ["x"] * 17, "n": 128}) == (V, "prompt")
+    assert param_of(completion_request, {"prompt": [[]] * 2049}) == (V, "prompt")
 
 
 def test_completion_prompts_with_media() -> None:

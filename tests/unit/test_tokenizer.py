@@ -3,6 +3,7 @@
 import codecs
 import json
 import random
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import parse
 from py_engine.text.pretokenize import pretokenizer
 from py_engine.text.tokenizer import Tokenizer, load_tokenizer
+from py_engine.text.tokenizers import merge as merging
 from py_engine.text.tokenizers import text_cache
 from py_engine.text.tokenizers.merge import HEAP_LENGTH, merge
 from py_engine.text.tokenizers.text_cache import TextCache
@@ -126,6 +128,47 @@ def test_heap_merge_equals_the_list_merge() -> None:
         short = merge(list(text), priority, " ")
         long = merge([*text, *("#" * 5)], priority, " ")  # a longer list, with symbols that never merge
         assert long == [*short, *("#" * 5)]
+
+
+def random_merges(rng: random.Random) -> tuple[dict[str, float], str]:
+    """(priorities, their joiner), as training makes them, in any order, or with many that are equal."""
+    joiner, kind = rng.choice((" ", "")), rng.choice(("trained", "shuffled", "equal"))
+    if rng.random() < 0.3:  # runs of one symbol that are equally good, as spaces are, and one that is not
+        odd = {"a" * rng.randrange(2, 40): rng.choice((0.5, 1.0, 2.0))} if rng.random() < 0.4 else {}
+        return {"a" * n: 1.0 for n in range(1, rng.randrange(3, 20))} | odd, ""
+    known, keys = ["a", "b", "c"], list[str]()
+    for _ in range(rng.choice((3, 10, 40))):
+        left, right = rng.choice(known), rng.choice(known)
+        if len(left + right) <= 12:
+            keys.append(left + joiner + right)
+            known.append(left + right)
+    if kind == "shuffled":
+        rng.shuffle(keys)
+    return {key: float(rng.randrange(3) if kind == "equal" else rank) for rank, key in enumerate(keys)}, joiner
+
+
+def test_joining_what_repeats_at_once_equals_the_merges_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, joined = random.Random(4), 0
+    monkeypatch.setattr(merging, "RUN_LENGTH", HEAP_LENGTH)
+    for _ in range(400):
+        priority, joiner = random_merges(rng)
+        period = "".join(rng.choices("abc"[: rng.randrange(1, 4)], k=rng.choice((1, 1, 2, 3, 7))))
+        text = [*(period * 400)[: rng.choice((257, 300, 613))]]
+        if rng.random() < 0.4:
+            text.insert(rng.randrange(len(text)), "c")
+        joined += len(merging._merge_runs(list(text), priority, joiner)) < len(text)
+        assert merge(list(text), priority, joiner) == merging._merge_with_heap(list(text), priority, joiner)
+    assert joined > 80
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["qwen2", "llama-spm", "bert-bge"])
+def test_a_megabyte_of_one_character_is_not_slow(name: str) -> None:
+    t = tokenizer(name)
+    for text in ("a", " ", "7", "ab"):
+        started = time.process_time()
+        t.encode(text * (1_000_000 // len(text.encode())))
+        assert time.process_time() - started < 1.5, text
 
 
 @pytest.mark.slow

@@ -386,7 +386,7 @@ export class Chat {
   #touch(conversation, messages, growing = false) {
     const { info } = conversation;
     if (conversation !== this.conversation && !this.all.includes(info)) return; // deleted meanwhile
-    info.updated = Date.now();
+    info.updated = Math.max(Date.now(), info.updated + 1); // what is left of it is newer, also if a clock goes back
     conversation.save(messages, growing);
     if (!info.private) this.all = [info, ...this.all.filter((other) => other !== info)];
   }

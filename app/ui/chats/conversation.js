@@ -8,7 +8,7 @@ import { isAnswering } from "./other_tabs.js";
 import { isDamaged } from "./records.js";
 import { Tree } from "./tree.js";
 import { isOpen } from "./turns.js";
-import { unstored } from "./unstored.js";
+import { unstored, unstoredInfos } from "./unstored.js";
 import { writes } from "./writes.js";
 
 /**
@@ -32,8 +32,6 @@ database.tabs.replaced = () =>
 
 /** @type {Set<Conversation>} chats that this tab makes messages of */
 export const making = new Set();
-/** @type {Map<string, ChatInfo>} entries of the list whose last write failed, by id */
-const unstoredInfos = new Map();
 /** @type {Set<string>} the ids of chats that are being deleted */
 const removed = new Set();
 
@@ -43,7 +41,7 @@ writes.succeeded = () => {
 };
 
 /** Adds the entries of the list whose last write failed to what is left. @param {Rest} rest */
-export const tellInfos = (rest) => unstoredInfos.forEach((info) => rest.add(info, [], true));
+export const tellInfos = (rest) => unstoredInfos.forEach((info, id) => removed.has(id) || rest.add(info, [], true));
 
 export class Conversation {
   #isStored = false;
@@ -167,11 +165,16 @@ export function saveInfo(info) {
   if (info.private || removed.has(info.id)) return;
   const copy = structuredClone(info);
   unstoredInfos.delete(info.id);
-  const write = () =>
-    withSpace(() => database.saveChat(copy, [])).catch((error) => {
+  const write = async () => {
+    try {
+      const wasStored = await withSpace(() => database.saveChat(copy, []));
+      if (wasStored || unstored.has(info.id) || database.timesLost()) return;
+      await database.deleteChat(info.id); // another tab has deleted it meanwhile: it would be an entry without messages
+    } catch (error) {
       unstoredInfos.set(info.id, info);
       throw error;
-    });
+    }
+  };
   void writes.enqueue(write, (rest) => rest.add(copy, [], true));
 }
 

@@ -6,7 +6,7 @@ import { t } from "../../language/phrase.js";
 import { notify } from "../notices.js";
 import * as database from "./database.js";
 import { isOpen } from "./turns.js";
-import { unstored } from "./unstored.js";
+import { unstored, unstoredInfos } from "./unstored.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
@@ -173,6 +173,7 @@ export class OtherTabs {
     const held = unstored.get(id);
     if (held) held.deleted = true;
     unstored.delete(id);
+    unstoredInfos.delete(id);
     if (chat.conversation.id === id) {
       chat.conversation.deleted = true;
       chat.startNew();

@@ -4,3 +4,6 @@
  * @type {Map<string, import("./conversation.js").Conversation>} by id
  */
 export const unstored = new Map();
+
+/** @type {Map<string, import("./database.js").ChatInfo>} entries of the list whose last write failed, by id */
+export const unstoredInfos = new Map();

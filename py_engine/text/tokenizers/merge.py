@@ -4,12 +4,17 @@ import itertools
 from heapq import heapify, heappop, heappush
 
 HEAP_LENGTH = 256  # symbols above which a heap is faster than rescanning the list
+RUN_LENGTH = 4096  # symbols from which it is worth looking for few pairs that repeat
+MAX_PAIRS = 64  # different ones
+MAX_SCANS = 10  # of the whole text
 _NEVER = float("inf")
 
 
 def merge(parts: list[str], priority: dict[str, float], joiner: str) -> list[str]:
     """Merge neighbours a, b of `parts` while `priority` has a + joiner + b, the lowest value first."""
     if len(parts) > HEAP_LENGTH:
+        if len(parts) > RUN_LENGTH:
+            parts = _merge_runs(parts, priority, joiner)
         return _merge_with_heap(parts, priority, joiner)
     get = priority.get
     ranks = [get(a + joiner + b, _NEVER) for a, b in itertools.pairwise(parts)]
@@ -54,3 +59,53 @@ def _merge_with_heap(parts: list[str], priority: dict[str, float], joiner: str) 
                 if rank is not None:
                     heappush(heap, (rank, left, right, size[left] + size[right]))
     return [p for p, s in zip(parts, size, strict=True) if s]
+
+
+def _merge_runs(parts: list[str], priority: dict[str, float], joiner: str) -> list[str]:
+    """Begin merge() where a few pairs repeat: join each pair everywhere at once, with the text's symbols as characters.
+
+    That is the order of merge() as long as one pair is the best, and joining it makes none that is as good.
+    """
+    names = list(dict.fromkeys(parts))
+    if len(names) == 1 and not joiner and (equal := _equal_runs(names[0], len(parts), priority)):
+        return equal
+    if len(names) > MAX_PAIRS:
+        return parts
+    code = {name: chr(i) for i, name in enumerate(names)}
+    text = "".join(map(code.__getitem__, parts))
+
+    def rank(left: str, right: str) -> float:
+        return priority.get(names[ord(left)] + joiner + names[ord(right)], _NEVER)
+
+    left = MAX_SCANS * len(text)
+    while (left := left - len(text)) > 0:
+        pairs = set(itertools.pairwise(text))
+        if len(pairs) > MAX_PAIRS:
+            break
+        best, second = ([*sorted((rank(a, b), a, b) for a, b in pairs)] + [(_NEVER, "", "")] * 2)[:2]
+        if best[0] == second[0]:  # or nothing can be joined
+            break
+        lowest, a, b = best
+        joined = names[ord(a)] + names[ord(b)]
+        if joined not in code:
+            code[joined] = chr(len(names))
+            names.append(joined)
+        new = code[joined]
+        before, after = {x for x, y in pairs if y == a} | {new}, {y for x, y in pairs if x == b} | {new}
+        if min(*(rank(x, new) for x in before), *(rank(new, y) for y in after), _NEVER) <= lowest:
+            break
+        text = text.replace(a + b, new)
+    return [names[ord(char)] for char in text]
+
+
+def _equal_runs(symbol: str, n: int, priority: dict[str, float]) -> list[str] | None:
+    """merge() of n times one symbol where all runs of it up to a length are equally good: each grows to that length.
+
+    None where that is not so. Vocabularies have runs of spaces in this way.
+    """
+    best, longest = priority.get(symbol * 2), 2
+    while longest < n and best is not None and priority.get(symbol * (longest + 1)) == best:
+        longest += 1
+    if longest == 2 or any(priority.get(symbol * m) is not None for m in range(longest + 1, 2 * longest + 1)):
+        return None
+    return [symbol * longest] * (n // longest) + ([symbol * (n % longest)] if n % longest else [])

@@ -22,8 +22,11 @@ class WPM:
         self.vocab = vocab
         self.lowercase = bool(metadata.get("tokenizer.ggml.normalizer.lowercase", True))
         self.strip_accents = bool(metadata.get("tokenizer.ggml.normalizer.strip_accents", self.lowercase))
-        self.lengths = sorted(set(map(len, vocab.texts)) - {0}, reverse=True)
-        check_lengths([self.lengths])
+        lengths: dict[str, set[int]] = {}  # first character -> lengths of the tokens that begin with it
+        for token in filter(None, vocab.texts):
+            lengths.setdefault(token[0], set()).add(len(token))
+        check_lengths(lengths.values())
+        self.lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
         self.cache: dict[str, list[int]] = {}
 
     def encode(self, text: str, first: bool = False) -> list[int]:
@@ -58,7 +61,7 @@ class WPM:
         ids = self.vocab.ids
         word, at, out = "▁" + word, 0, list[int]()
         while at < len(word):
-            for length in self.lengths:
+            for length in self.lengths.get(word[at], ()):
                 token = ids.get(word[at : at + length]) if at + length <= len(word) else None
                 if token is not None:
                     break
