@@ -64,9 +64,7 @@ def relay_stdio(page: WebSocket, server: Program) -> None:
         page.close(1011)
         return
     _running.add(program)
-    lines: queue.Queue[bytes | None] = queue.Queue(
-        MAX_UNREAD
-    )  # a program that reads nothing makes only its writer wait
+    lines: queue.Queue[bytes | None] = queue.Queue(MAX_UNREAD)  # where a program does not read, only its writer waits
     reader = threading.Thread(target=_pass_on, args=(program, page), daemon=True)
     for thread in (reader, threading.Thread(target=_feed, args=(program, lines), daemon=True)):
         thread.start()
