@@ -29,7 +29,7 @@ RELAY_KEY = "X-Wisp-Relay"
 CONNECT_S = 30.0
 POLL_S = 0.25  # how often a relay checks that the page still listens
 END_S = 2.0  # for a program to end when its input has
-MAX_UNREAD = 64  # messages that wait for a program to read its input
+MAX_UNREAD = 2 * MAX_MESSAGE  # bytes that wait for a program to read its input: it may be slow to start
 MAX_HEAD = 16 << 10  # bytes of the headers of a server's answer: for the parser, they are those of a mail
 TOO_BIG = 1009  # close code
 SPACES = bytes.maketrans(b"\r\n", b"  ")
@@ -64,15 +64,15 @@ def relay_stdio(page: WebSocket, server: Program) -> None:
         page.close(1011)
         return
     _running.add(program)
-    lines: queue.Queue[bytes | None] = queue.Queue(MAX_UNREAD)  # where a program does not read, only its writer waits
+    lines = Lines()  # where a program does not read, only its writer waits
     reader = threading.Thread(target=_pass_on, args=(program, page), daemon=True)
     for thread in (reader, threading.Thread(target=_feed, args=(program, lines), daemon=True)):
         thread.start()
     try:
         while reader.is_alive():
             for text in page.receive(POLL_S) or ():
-                lines.put_nowait(text.translate(SPACES) + b"\n")
-    except (OSError, ValueError, queue.Full):
+                lines.put(text.translate(SPACES) + b"\n")
+    except (OSError, ValueError, BufferError):
         pass  # either side has ended, or the program does not read
     finally:
         _end(program, lines)
@@ -91,8 +91,37 @@ def _pass_on(program: "subprocess.Popen[bytes]", page: WebSocket) -> None:
             page.send(line.strip().decode("utf-8", "replace").encode())  # a browser ends a WebSocket for other bytes
 
 
-def _feed(program: "subprocess.Popen[bytes]", lines: "queue.Queue[bytes | None]") -> None:
-    """Write each line to a program; None ends its input."""
+class Lines:
+    """What waits for a program to read its input: MAX_UNREAD bytes at most, however many lines these are."""
+
+    def __init__(self) -> None:
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting = 0
+
+    def put(self, line: bytes) -> None:
+        """Add a line. Raises BufferError where too much waits."""
+        size = sys.getsizeof(line)  # an object of a short line is larger than its text
+        with self._lock:
+            if self._waiting + size > MAX_UNREAD:
+                raise BufferError
+            self._waiting += size
+        self._lines.put(line)
+
+    def end(self) -> None:
+        """Say that no line follows."""
+        self._lines.put(None)
+
+    def get(self) -> bytes | None:
+        """Wait for the next line; None: there is none."""
+        line = self._lines.get()
+        with self._lock:
+            self._waiting -= sys.getsizeof(line) if line is not None else 0
+        return line
+
+
+def _feed(program: "subprocess.Popen[bytes]", lines: Lines) -> None:
+    """Write each line to a program, and end its input after the last one."""
     assert program.stdin
     with contextlib.suppress(OSError), program.stdin:  # it has ended
         while (line := lines.get()) is not None:
@@ -100,10 +129,9 @@ def _feed(program: "subprocess.Popen[bytes]", lines: "queue.Queue[bytes | None]"
             program.stdin.flush()
 
 
-def _end(program: "subprocess.Popen[bytes]", lines: "queue.Queue[bytes | None]") -> None:
+def _end(program: "subprocess.Popen[bytes]", lines: Lines) -> None:
     """End a program as the protocol says: close its input, then ask, then force it, and those that it has started."""
-    with contextlib.suppress(queue.Full):  # it does not read: it does not see an end either
-        lines.put_nowait(None)
+    lines.end()
     for force in (False, True):
         with contextlib.suppress(subprocess.TimeoutExpired):
             program.wait(END_S)

@@ -23,7 +23,7 @@ from tests.support.waiting import HANG_S, wait_for
 from tools import mcp_relay
 from tools.api import ApiServer
 from tools.failure import Failure
-from tools.mcp_relay import MAX_UNREAD, RELAY_KEY, TOO_BIG
+from tools.mcp_relay import RELAY_KEY, TOO_BIG
 from tools.mcp_servers import Address, Program, servers_of
 
 ECHO = "import os, sys\nprint(os.getpid(), flush=True)\nfor line in sys.stdin: print(line.strip(), flush=True)"
@@ -140,16 +140,32 @@ def test_a_program_that_reads_nothing_ends_with_its_page(server: ApiServer) -> N
     wait_for(lambda: not runs(pid))
 
 
-def test_messages_for_a_program_that_reads_nothing_are_bounded(server: ApiServer) -> None:
+def test_messages_for_a_program_that_reads_nothing_are_bounded(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_relay, "MAX_UNREAD", 1_000_000)
     server.relay.servers["silent"] = Program([sys.executable, "-c", SILENT])
     with connect(relays(server)["silent"]["url"], origin=own(server)) as socket:
         pid = int(socket.recv(timeout=HANG_S))
         with suppress(ConnectionClosed):
-            for _ in range(2 * MAX_UNREAD):
+            for _ in range(100):
                 socket.send("x" * 100_000)
         with pytest.raises(ConnectionClosed):
             socket.recv(timeout=HANG_S)
     wait_for(lambda: not runs(pid))
+
+
+SLOW = "import sys, time\nprint(flush=True)\ntime.sleep(0.5)\nfor line in sys.stdin: print(line, end='', flush=True)"
+
+
+def test_many_messages_wait_for_a_program_that_is_slow_to_start(server: ApiServer) -> None:
+    """They come at once, and are more than its pipe holds."""
+    server.relay.servers["slow"] = Program([sys.executable, "-c", SLOW])
+    sent = [f'{{"id":{i},"x":"{"x" * 500}"}}' for i in range(500)]
+    with connect(relays(server)["slow"]["url"], origin=own(server)) as socket:
+        for text in sent:
+            socket.send(text)
+        assert [socket.recv(timeout=HANG_S) for _ in sent] == sent
 
 
 def test_a_line_of_a_program_has_an_end(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
