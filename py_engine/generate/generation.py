@@ -366,8 +366,14 @@ class Generation:
         return await answer_logits(self.runner, self.sequences, prompt, answer)
 
     async def _reserve_pages(self, pages: list[int]) -> bool:
-        """Grow the caches to so many pages, by group. False where the memory budget refuses."""
+        """Grow the caches to so many pages, by group. False where the memory budget refuses.
+
+        They may have grown already, for a request that was aborted before it heard of that.
+        """
         groups = self.plan.page_groups
+        pages = [max(n, g.pages) for g, n in zip(groups, pages, strict=True)]
+        if all(n == g.pages for g, n in zip(groups, pages, strict=True)):
+            return True
         needed = sum(self.plan.page_bytes(g) * (n - g.pages) for g, n in zip(groups, pages, strict=True))
         async with self.ask_for_memory(needed) as granted:
             if granted:
