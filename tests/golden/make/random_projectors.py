@@ -88,6 +88,17 @@ def table(file: GgufFile, *shape: int) -> None:
     file.vector("v.position_embd.weight", *shape, std=0.6)
 
 
+def siglip(file: GgufFile, c: Settings) -> None:
+    """SigLIP's encoder."""
+    n = c["n_embd"]
+    file.add("clip.use_gelu", True)
+    patches(file, c, bias=True)
+    table(file, (c["image"] // c["patch"]) ** 2, n)
+    for i in range(c["n_layer"]):
+        block(file, c, i, norm_bias=True)
+    file.norm("v.post_ln", n, bias=True)
+
+
 def ling3vl(file: GgufFile, c: Settings) -> None:
     """Qwen3-VL's encoder; a norm of patches, then two layers of squares."""
     vision_keys(file, c, HALF, spatial_merge_size=2)
@@ -137,28 +148,16 @@ def llama4(file: GgufFile, c: Settings) -> None:
 def gemma3(file: GgufFile, c: Settings) -> None:
     """SigLIP's encoder, whose squares of four patches are averaged; the text model reads a picture without a mask."""
     vision_keys(file, c, HALF, **{"projector.scale_factor": 2})
-    n = c["n_embd"]
-    file.add("clip.use_gelu", True)
-    patches(file, c, bias=True)
-    table(file, (c["image"] // c["patch"]) ** 2, n)
-    for i in range(c["n_layer"]):
-        block(file, c, i, norm_bias=True)
-    file.norm("v.post_ln", n, bias=True)
-    file.vector("mm.soft_emb_norm.weight", n, mean=1.0)
-    file.matrix("mm.input_projection.weight", n, c["out"], gain=1.4)
+    siglip(file, c)
+    file.vector("mm.soft_emb_norm.weight", c["n_embd"], mean=1.0)
+    file.matrix("mm.input_projection.weight", c["n_embd"], c["out"], gain=1.4)
 
 
 def cohere2v(file: GgufFile, c: Settings) -> None:
     """SigLIP's encoder; squares, and two layers of which the first is gated; tiles."""
     vision_keys(file, c, HALF, **{"projector.scale_factor": 2, "preproc_max_tiles": c["tiles"]})
-    n = c["n_embd"]
-    file.add("clip.use_gelu", True)
-    patches(file, c, bias=True)
-    table(file, (c["image"] // c["patch"]) ** 2, n)
-    for i in range(c["n_layer"]):
-        block(file, c, i, norm_bias=True)
-    file.norm("v.post_ln", n, bias=True)
-    linear(file, "mm.1", 2 * c["hidden"], 4 * n, gain=1.4)
+    siglip(file, c)
+    linear(file, "mm.1", 2 * c["hidden"], 4 * c["n_embd"], gain=1.4)
     linear(file, "mm.2", c["out"], c["hidden"], gain=1.4)
 
 
@@ -258,14 +257,8 @@ def mlp(file: GgufFile, c: Settings) -> None:
     """Granite Vision 3: SigLIP's encoder, whose projector reads the outputs of several blocks; tiles."""
     more = {"feature_layer": c["features"], "image_grid_pinpoints": c["canvases"]}
     vision_keys(file, c, HALF, **more)
-    n = c["n_embd"]
-    file.add("clip.use_gelu", True)
-    patches(file, c, bias=True)
-    table(file, (c["image"] // c["patch"]) ** 2, n)
-    for i in range(c["n_layer"]):
-        block(file, c, i, norm_bias=True)
-    file.norm("v.post_ln", n, bias=True)
-    linear(file, "mm.0", c["hidden"], n * len(c["features"]))
+    siglip(file, c)
+    linear(file, "mm.0", c["hidden"], c["n_embd"] * len(c["features"]))
     linear(file, "mm.2", c["out"], c["hidden"], gain=1.4)
 
 
