@@ -92,12 +92,10 @@ def is_deep(value: Any) -> bool:
 def count(value: Any, most: int) -> int:
     """How many values a value has within it, each place of one counted; more than `most` where there are more."""
     counted, level = 0, [value]
-    while level and counted <= most:
+    while level:
         inside = [part for part in level if isinstance(part, dict | list)]
         counted += sum(map(len, inside))
-        level = (
-            []
-            if counted > most
-            else [i for part in inside for i in (part.values() if isinstance(part, dict) else part)]
-        )
+        if counted > most:
+            break
+        level = [i for part in inside for i in (part.values() if isinstance(part, dict) else part)]
     return counted

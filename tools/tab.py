@@ -145,12 +145,14 @@ class Tab:
 
 def _sendable(body: bytes | None) -> Message:
     """A body as a field of a message: a text, or what is none, or none of JSON, in Base64."""
+    if not body:
+        return {"body": None}
     try:
-        if body is None or not LONG_IN_JSON.search(body):
-            return {"body": body and body.decode()}
+        if not LONG_IN_JSON.search(body):
+            return {"body": body.decode()}
     except UnicodeDecodeError:
         pass
-    return {"base64": base64.b64encode(body or b"").decode()}
+    return {"base64": base64.b64encode(body).decode()}
 
 
 def _are_headers(headers: Any) -> bool:

@@ -372,7 +372,7 @@ class Generation:
         """
         groups = self.plan.page_groups
         pages = [max(n, g.pages) for g, n in zip(groups, pages, strict=True)]
-        if all(n == g.pages for g, n in zip(groups, pages, strict=True)):
+        if pages == [g.pages for g in groups]:
             return True
         needed = sum(self.plan.page_bytes(g) * (n - g.pages) for g, n in zip(groups, pages, strict=True))
         async with self.ask_for_memory(needed) as granted:
