@@ -1,10 +1,10 @@
 """The sequences that run side by side, and how they share the pages of the KV caches.
 
 A sequence takes pages as its tokens come. When none is left, pages that only finished requests have used are evicted,
-least recently used first. When not every sequence could take its next page, the caches grow beside the steps, if memory
-allows it. A sequence that finds no page waits. The oldest one never waits for long: the youngest releases its pages, and
-later computes again what it lost. The pages that the caches start with hold a whole context, so a sequence that is left
-alone can always go on.
+least recently used first. When not every sequence could take its next page, the caches grow beside the steps, where
+memory allows it. A sequence that finds no page waits. The oldest one never waits for long: the youngest releases its
+pages, and later computes again what it lost. The pages that the caches start with hold a whole context, so a sequence
+that is left alone can always go on.
 """
 
 from __future__ import annotations
