@@ -2,7 +2,8 @@
  * The worker's clients: pages, and service workers that a page lends a port to. Each has one MessagePort. Besides requests
  * and answers, a port carries
  *
- *   to the worker    "hello" {lock, page}: the Web Lock that the client holds while it runs; whether it is a page
+ *   to the worker    "hello" {lock, page, several}: the Web Lock that the client holds while it runs; whether it is a page;
+ *                    whether it reads several messages in one array (outbox.js)
  *                    "lend" {port}: also serve the client at the other end of that port
  *                    "leave": the client disconnects; "end": it does, and the engine may end if no other page is connected
  *                    "downloads" {port}: use the download worker at the other end of that port
@@ -20,7 +21,7 @@
  * Locks report every end at once, including crashes. (Ports do not: Chromium has no "close" event on ports of shared workers.)
  * Where there are no locks (on a page from plain http, or one that may store nothing), the worker belongs to one page and ends with it.
  *
- * @typedef {{ receive: (message: any) => void, leave: () => void }} Served
+ * @typedef {{ greet: (hello: any) => void, receive: (message: any) => void, leave: () => void }} Served
  * @typedef {{ isLent: boolean, lend: (link: import("../py_engine/cpu/compute.js").Link) => void, lose: (reason: string) => void }} Lending
  */
 const locks = globalThis.navigator.locks;
@@ -160,6 +161,7 @@ export class Ports {
         if (![...this.#pages.values()].includes(true)) self.close();
       } else if (data.kind === "hello") {
         this.#pages.set(port, data.page === true);
+        served.greet(data);
         if (data.lock) locks.request(data.lock, leave);
         await alive;
         port.postMessage({ kind: "hello", lock, gpu: "gpu" in navigator });

@@ -193,7 +193,11 @@ export class Connection {
     const { port, lock } = link;
     return new Promise((ended) => {
       link.onerror = ended;
-      port.onmessage = ({ data }) => (data.kind === "dead" ? ended(data.message) : this.#receive(data));
+      port.onmessage = ({ data }) => {
+        for (const message of Array.isArray(data) ? data : [data])
+          if (message.kind === "dead") ended(message.message);
+          else this.#receiveSafely(message);
+      };
       port.onmessageerror = () => ended("a message could not be read");
       if (!lock) return;
       const released = () => ended("it was ended, or crashed");
@@ -267,6 +271,15 @@ export class Connection {
     };
     if (signal?.aborted) abort();
     else signal?.addEventListener("abort", abort, { once: true });
+  }
+
+  /** Reports what a listener throws, so that it does not keep the next message from another one. @param {any} message */
+  #receiveSafely(message) {
+    try {
+      this.#receive(message);
+    } catch (error) {
+      reportError(error);
+    }
   }
 
   /** @param {any} message from the worker */

@@ -131,6 +131,7 @@ class Generation:
             # Those of the sequence's device: another one may replace it at any wait, and have other pages.
             scheduler, runner = self._scheduler, self.runner
             sequence.private = answer.private
+            sequence.end = min(len(answer.ids) + answer.left, self.context_length)
             self.set_scales(sequence, answer.scales, answer.ids[: answer.begins])
             if self.prefixes is not None:
                 cache, root = self.sequences.cache, sequence.root

@@ -59,6 +59,7 @@ class KvCache:
         self.states = next((StateSlots(group) for group in groups if group.states), None)
         self.waiting: set[int] = set()  # ages of the sequences that wait for pages, or have not taken them yet
         self.freed: Callable[[], None] = lambda: None  # called when the store of prefixes has released pages
+        self.taken: Callable[[], None] = lambda: None  # called when a sequence has taken pages
         self._after: dict[bytes, list[Block]] = {}  # the blocks that follow a key
         self._roots: dict[bytes, None] = {}  # the keys before first positions
 

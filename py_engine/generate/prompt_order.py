@@ -23,7 +23,10 @@ def may_be_admitted(sequence: RunningSequence, unread: Sequence[RunningSequence]
     if any(_reads_common(other, sequence) for other in unread if other is not sequence):
         return False
     older = unread[: unread.index(sequence)]
-    return not older or _tokens_left(sequence) < min(_tokens_left(other) for other in older)
+    if not older:
+        return True
+    left = _tokens_left(sequence)
+    return all(left < _tokens_left(other) for other in older)  # mostly, the first is not longer
 
 
 def next_prompt(sequences: Sequence[RunningSequence]) -> RunningSequence:

@@ -33,6 +33,7 @@ class SequenceCache:
         self.tokens: list[int] = []  # whose keys and values are computed
         self.preempted = False  # it is to release its pages: an older sequence needs them
         self.private = False  # what it computes must not outlive the page
+        self.end = 0  # positions that its answer has at most: the caches may grow for them before they are needed
         self.root = START  # the key before its first position: other adapters have other roots
         self._cache, self._device = cache, device
         self._blocks: list[Block] = []
@@ -172,6 +173,7 @@ class SequenceCache:
         if count > 0:
             self._blocks += [cache.new_block(self.private) for _ in range(count)]
             self._write_table([first] * len(self._held))
+            cache.taken()
         return self.capacity
 
     def reach(self, position: int, end: int, ahead: int) -> int:
@@ -274,13 +276,21 @@ class SequenceCache:
 
     # -- blocks
 
+    def held(self) -> list[int]:
+        """By group: the pages that it holds."""
+        return [len(self._blocks) - first for first in self._held]
+
+    def wanted(self) -> list[int]:
+        """By group: the pages that it does not hold, and that its answer may need at once at some time."""
+        pages = pages_for(self.end, self._cache.page)
+        return [max(0, min(pages, most) - held) for held, most in zip(self.held(), self._cache.most, strict=True)]
+
     def missing(self, end: int) -> list[int]:
         """By group: the pages that are not available now for the positions before `end`; last, the slots of states."""
         self._release_before_windows()
         cache = self._cache
         needed = cache.pages_to_read(len(self.tokens), end)
-        held = (len(self._blocks) - first for first in self._held)
-        lacking = [n - h - pool.available for n, h, pool in zip(needed, held, cache.pools, strict=True)]
+        lacking = [n - h - pool.available for n, h, pool in zip(needed, self.held(), cache.pools, strict=True)]
         if cache.states is not None:
             lacking.append((self._slot is None) - cache.states.pool.available)
         return lacking
