@@ -1,0 +1,86 @@
+"""The index of sparse attention with numpy: twins of index_*.wgsl."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from py_engine.cpu.attention import rotate
+from py_engine.cpu.call import Array, Call
+
+BITS = 32  # positions in a word of the mask
+
+
+def index_append(c: Call) -> None:
+    heads, size = c.params["HEADS"], c.params["SIZE"]
+    rotation = Call({"ROPE_DIM": c.params["ROPE"], "HEAD_DIM": size, "NEOX": c.params["NEOX"]}, c.consts, c.buffers,
+                    c.states, c.tables, c.grid)  # fmt: skip
+    places = c.rotary_positions
+    y = c["y"][: c.n, : heads * size]
+    y[:] = rotate(rotation, np.ascontiguousarray(y), places)
+    key, (factors, biases) = c["x"][: c.n, :size], c["norm"].reshape(-1)[: 2 * size].reshape(2, size)
+    key = key - key.mean(axis=1, keepdims=True, dtype=np.float32)
+    key = key / np.sqrt((key * key).mean(axis=1, keepdims=True) + np.float32(c.consts["eps"])) * factors + biases
+    c["k_cache"][c.rows_of(c.positions, c.sequences)] = rotate(rotation, key, places)
+
+
+def index_scores(c: Call) -> None:
+    heads, size, k = c.params["HEADS"], c.params["SIZE"], c.consts
+    for row, m in enumerate(_tokens(c)):
+        seen, seq = _seen(c, m), int(c.sequences[m])
+        keys = c["k_cache"][c.rows_of(seen, seq)]
+        products = np.maximum(c["q"][m, : heads * size].reshape(heads, size) @ keys.T, np.float32(0))
+        weights = c["x"][m, k["x_first"] : k["x_first"] + heads] * np.float32(k["scale"])
+        c["scores"][row, seen] = weights @ products
+
+
+def index_choose(c: Call) -> None:
+    for row, m in enumerate(_tokens(c)):
+        seen, words = _seen(c, m), c["index_mask"][m]
+        chosen = np.zeros(len(words) * BITS, np.uint8)
+        chosen[seen[highest(c["scores"][row, seen], c.params["TOP_K"])]] = 1
+        written = slice(int(seen[0]) // BITS, int(seen[-1]) // BITS + 1)
+        words[written] = np.packbits(chosen, bitorder="little").view("<u4")[written]
+
+
+def highest(scores: Array, top_k: int) -> Array:
+    """The places of the `top_k` highest scores; of equal ones, those that llama.cpp takes."""
+    if len(scores) <= top_k:
+        return np.arange(len(scores))
+    lowest = np.partition(scores, -top_k)[-top_k]
+    found = scores >= lowest
+    if found.sum() == top_k:
+        return np.flatnonzero(found)
+    return np.array(_heap(scores.tolist(), top_k))
+
+
+def _heap(scores: list[float], top_k: int) -> list[int]:
+    """What std::partial_sort leaves: a heap with the lowest score at its root, which each higher one replaces."""
+    heap = list(range(top_k))
+    for root in range(top_k // 2 - 1, -1, -1):
+        _sift(heap, scores, root, heap[root])
+    for i in range(top_k, len(scores)):
+        if scores[i] > scores[heap[0]]:
+            _sift(heap, scores, 0, i)
+    return heap
+
+
+def _sift(heap: list[int], scores: list[float], root: int, new: int) -> None:
+    """Put `new` where the heap below `root` wants it: first down to a leaf, along the lower scores, then up again."""
+    at = root
+    while (child := 2 * at + 2) <= len(heap):
+        if child == len(heap) or scores[heap[child]] > scores[heap[child - 1]]:
+            child -= 1
+        heap[at], at = heap[child], child
+    while at > root and scores[heap[(at - 1) // 2]] > scores[new]:
+        heap[at], at = heap[(at - 1) // 2], (at - 1) // 2
+    heap[at] = new
+
+
+def _tokens(c: Call) -> range:
+    """The tokens of a part of the batch."""
+    return range(c.consts["first"], min(c.n, c.consts["first"] + c.consts["tokens"]))
+
+
+def _seen(c: Call, m: int) -> Array:
+    """The positions that a token sees."""
+    return np.arange(int(c.segments[m, 0]), int(c.positions[m]) + 1)

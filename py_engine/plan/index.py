@@ -1,0 +1,125 @@
+"""Ops of the index of sparse attention (DSA, DeepSeek-AI 2025), which chooses the positions that a token attends to.
+
+An index has a few heads of queries, and a key for each position in a cache of its own. A position's score is the sum
+over the heads of a weight, which the token decides, times the product of query and key where that is above zero. The
+`top_k` highest scores become a mask with a bit for each position of the context, which attention reads.
+
+Keys are stored as f32 whatever the other caches have: a rounding that chooses another position changes far more than
+one that changes a value. Among equal scores, which are common (all products below zero), llama.cpp's choice is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from py_engine.plan.cache import Cache, PageGroup, make_row_cache
+from py_engine.plan.latent import Columns
+from py_engine.plan.op_list import OpList
+from py_engine.plan.plan import Buffer, Contexts, PerToken, Plan, Weight
+from py_engine.plan.rope import Rope
+
+APPENDING_THREADS = 64  # of a workgroup of index_append.wgsl
+SCORING_THREADS = 64  # of index_scores.wgsl
+CHOOSING_THREADS = 256  # of index_choose.wgsl
+TOKENS = 4  # of a prompt that share keys in workgroup memory
+KEY_VECTORS = 512  # of keys that a workgroup holds, at most: 8 KiB
+SCORE_BYTES = 64 << 20  # of the scores that are computed before they are read; a batch's are in parts, if need be
+BITS = 32  # positions in a word of the mask
+
+
+@dataclass(frozen=True)
+class IndexShape:
+    """Dimensions of an index. Queries and keys are rotated in their first `rope` dimensions."""
+
+    heads: int
+    size: int  # of a query head and a key
+    top_k: int
+    rope: int
+    neox: bool  # dimension i is rotated with i + rope / 2; else with its neighbour
+    own: bool = True  # the layer has the index; else it uses what the last one before has chosen
+
+    def chooses(self, plan: Plan) -> bool:
+        """Whether a context may have positions that are not chosen."""
+        return plan.n_ctx > self.top_k
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """What an index is computed from: rows of the batch."""
+
+    q: Buffer  # (n, heads * size), rotated in place
+    rows: Buffer  # (n, size + heads): the key, then the heads' weights
+    norm: Weight  # of the key: factors, then biases
+    rope: Rope
+
+
+def make_index_cache(plan: Plan, layer: int, shape: IndexShape, group: PageGroup) -> Buffer:
+    """Create the keys of a layer's index."""
+    return make_row_cache(plan, f"index.{layer}", shape.size, "f32", group).k
+
+
+def mask(ops: OpList, rows: int) -> Buffer:
+    """The mask of the last index of the list: (n, words)."""
+    return ops.shaped("index_mask", (rows, -(-ops.plan.n_ctx // BITS)), "u32")
+
+
+def choose(ops: OpList, given: Indexed, cache: Cache, shape: IndexShape, eps: float) -> Buffer:
+    """Append the batch's keys to the index; return the mask of the positions that each token attends to."""
+    assert cache.index
+    _append(ops, given, cache, cache.index, shape, eps)
+    chosen = mask(ops, ops.batch)
+    width = BITS * chosen.shape[1]
+    tokens = max(1, min(ops.batch, SCORE_BYTES // (4 * width)))
+    scores = ops.shaped("index_scores", (tokens, width))
+    heap = ops.shaped("index_heap", (tokens, shape.top_k), "u32")
+    for first in range(0, ops.batch, tokens):
+        part = {"first": first, "tokens": tokens}
+        _add_scores(ops, given, cache, cache.index, shape, scores, part)
+        ops.add(
+            "index_choose",
+            {"TOP_K": shape.top_k, "WIDTH": width, "WG": CHOOSING_THREADS} | ops.state_params,
+            part,
+            {"state": ops.state, "scores": scores, "heap": heap, "index_mask": chosen},
+            PerToken(),
+        )
+    return chosen
+
+
+def _append(ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: IndexShape, eps: float) -> None:
+    """Rotate the queries in place; append the rotated key of each token, after a layer norm, to the index."""
+    ops.add(
+        "index_append",
+        {"HEADS": shape.heads, "SIZE": shape.size, "ROPE": shape.rope, "NEOX": int(shape.neox)}
+        | {"WG": APPENDING_THREADS}
+        | cache.paging
+        | ops.state_params,
+        {"x_stride": given.rows.shape[1], "y_stride": given.q.shape[1], "rope_scale": given.rope.scale, "eps": eps},
+        {"state": ops.state, "x": given.rows, "norm": given.norm, "rope_freqs": given.rope.freqs}
+        | {"y": given.q, "k_cache": keys},
+        shape.heads + 1,
+        PerToken(),
+    )
+
+
+def _add_scores(
+    ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: IndexShape, scores: Buffer, part: dict[str, int]
+) -> None:
+    positions = SCORING_THREADS
+    while positions > 1 and positions * shape.size // 4 > KEY_VECTORS:
+        positions //= 2
+    weights = Columns(given.rows, shape.size)
+    tokens = 1 if ops.small_batch else TOKENS
+    ops.add(
+        "index_scores",
+        {"HEADS": shape.heads, "SIZE": shape.size, "TS": positions, "TM": tokens, "WG": SCORING_THREADS}
+        | {"WIDTH": scores.shape[1]}
+        | cache.paging
+        | ops.state_params,
+        part
+        | {"q_stride": given.q.shape[1], "x_stride": weights.buffer.shape[1], "x_first": weights.first}
+        | {"scale": (shape.size * shape.heads) ** -0.5},
+        {"state": ops.state, "q": given.q, "x": given.rows, "k_cache": keys, "scores": scores},
+        PerToken(tokens),
+        -(-scores.shape[1] // positions),
+        contexts=Contexts(positions),
+    )

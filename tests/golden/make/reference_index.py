@@ -1,0 +1,97 @@
+"""The index of sparse attention (DSA) in float64: the positions that each token attends to."""
+
+import math
+
+import numpy as np
+
+from tests.golden.make.reference_attention import Rotation
+from tests.golden.make.reference_model import ReferenceModel
+
+EPSILON = 1e-6  # of the norm of the index's keys
+ALL_FULL = 1 << 20  # a glm-dsa file for shorter contexts has an index in every layer if its metadata does not say
+
+
+def hidden_positions(
+    model: ReferenceModel, x: np.ndarray, low: np.ndarray, layer: int, turned: Rotation
+) -> np.ndarray | None:
+    """True where a query (row) is not to attend to a key (column), (n, n); None where the index chooses all.
+
+    `low`: the latent of the queries. Some layers use the index of the last layer before that has one.
+    """
+    top_k = model.key("attention.indexer.top_k", 0)
+    if model.architecture not in ("deepseek32", "glm-dsa") or len(x) <= top_k:
+        return None
+    if has_index(model, layer):
+        model.hidden_positions = ~choose(scores(model, x, low, layer, turned), top_k)
+    assert model.hidden_positions is not None
+    return model.hidden_positions
+
+
+def has_index(model: ReferenceModel, layer: int) -> bool:
+    """Does the layer have an index of its own?"""
+    if model.architecture == "deepseek32":
+        return True
+    types = model.key("attention.indexer.types")
+    if types is None:  # GLM 5.2's
+        return model.key("context_length") < ALL_FULL or layer < 2 or layer % 4 == 2
+    return bool(types[layer])
+
+
+def scores(model: ReferenceModel, x: np.ndarray, low: np.ndarray, layer: int, turned: Rotation) -> np.ndarray:
+    """How much each query (row) wants each key (column): (n, n)."""
+    prefix, size = f"blk.{layer}.indexer.", model.key("attention.indexer.key_length")
+    q = model.linear(low, prefix + "attn_q_b").reshape(len(x), -1, size)
+    k = model.linear(x, prefix + "attn_k")
+    k = k - k.mean(-1, keepdims=True)
+    k = k / np.sqrt((k * k).mean(-1, keepdims=True) + EPSILON) * model.tensors[prefix + "k_norm.weight"]
+    k = k + model.tensors[prefix + "k_norm.bias"]
+    q, k = rotated(model, q, turned), rotated(model, k[:, None], turned)[:, 0]
+    weights = model.linear(x, prefix + "proj") / math.sqrt(size * q.shape[1])
+    return np.asarray(np.einsum("qh,qhk->qk", weights, np.maximum(np.einsum("qhd,kd->qhk", q, k), 0)))
+
+
+def rotated(model: ReferenceModel, x: np.ndarray, turned: Rotation) -> np.ndarray:
+    """x (n, heads, size) with its first dimensions rotated. DeepSeek's index pairs others than its attention."""
+    cos, sin = turned[0][:, None], turned[1][:, None]
+    n, out = 2 * cos.shape[-1], x.copy()
+    halves = model.architecture == "deepseek32"
+    first = slice(0, n // 2) if halves else slice(0, n, 2)
+    second = slice(n // 2, n) if halves else slice(1, n, 2)
+    a, b = x[..., first], x[..., second]
+    out[..., first], out[..., second] = a * cos - b * sin, a * sin + b * cos
+    return out
+
+
+def choose(scores: np.ndarray, top_k: int) -> np.ndarray:
+    """True where a query's score is one of its `top_k` highest of the positions up to its own: (n, n)."""
+    out = np.zeros(scores.shape, bool)
+    for m, row in enumerate(scores):
+        out[m, highest([float(score) for score in row[: m + 1]], top_k)] = True
+    return out
+
+
+def highest(scores: list[float], top_k: int) -> list[int]:
+    """The indices of the `top_k` highest scores. Of equal ones, those that llama.cpp's std::partial_sort leaves.
+
+    It keeps a heap whose root is the lowest score, and replaces the root by each higher one.
+    """
+    heap = list(range(min(top_k, len(scores))))
+    for root in range(len(heap) // 2 - 1, -1, -1):
+        sift(heap, scores, root, heap[root])
+    for i in range(len(heap), len(scores)):
+        if scores[i] > scores[heap[0]]:
+            sift(heap, scores, 0, i)
+    return heap
+
+
+def sift(heap: list[int], scores: list[float], root: int, new: int) -> None:
+    """Put `new` where the heap below `root` wants it: first down to a leaf, along the lower scores, then up again."""
+    at, n = root, len(heap)
+    while 2 * at + 1 < n:
+        child = 2 * at + 2
+        if child == n or scores[heap[child]] > scores[heap[child - 1]]:
+            child -= 1
+        heap[at], at = heap[child], child
+    while at > root and scores[heap[(at - 1) // 2]] > scores[new]:
+        heap[at], at = heap[(at - 1) // 2], (at - 1) // 2
+    heap[at] = new
