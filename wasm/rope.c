@@ -166,3 +166,28 @@ void kv_quantize_work(const kv_quantize_call *r, u32 chunk, u32 chunks, u8 *scra
     }
   }
 }
+
+u32 index_append_chunks(const index_append_call *r) { return divided(batch_size(r->state), 4); }
+
+void index_append_work(const index_append_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 *freqs = AT(u32, r->freqs), half_dim = r->rope / 2, size = r->size;
+  f32 *cosine = (f32 *)scratch, *sine = cosine + half_dim, *key = sine + half_dim;
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 pos = position(r->state, r->per_token, m), offset = pos - segment(r->state, r->segments, m).first;
+    for (u32 i = 0; i < half_dim; i++) {
+      sine_cosine(offset * freqs[i], sine + i, cosine + i);
+      sine[i] *= r->scale, cosine[i] *= r->scale;
+    }
+    f32 *q = ROW(r->y, r->y_stride, m);
+    rotate(q, q, r->heads * size, size, r->rope, r->neox, cosine, sine);
+    const f32 *x = ROW(r->x, r->x_stride, m), *norm = AT(f32, r->norm);
+    f32 mean = 0;
+    for (u32 k = 0; k < size; k++) mean += x[k];
+    for (u32 k = 0; k < size; k++) key[k] = x[k] - mean / size;
+    const f32 scale = inverse_rms(key, size, r->eps);
+    for (u32 k = 0; k < size; k++) key[k] = key[k] * scale * norm[k] + norm[size + k];
+    rotate(key, key, size, size, r->rope, r->neox, cosine, sine);
+    const u32 seq = sequence(r->state, r->per_token, m);
+    store_row(r->k, 0, (size_t)cache_row(r->state, r->table, r->pages, r->page, seq, pos) * size, key, size);
+  }
+}

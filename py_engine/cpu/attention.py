@@ -14,7 +14,6 @@ from py_engine.plan.attention import SINGLE
 from py_engine.plan.cache import GROUP
 from py_engine.plan.shared import MOST_DISTANCE
 
-
 NO_SCORE = np.float32(-1e30)  # the largest score of a part without any that is seen, as on the GPU
 
 

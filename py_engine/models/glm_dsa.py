@@ -1,7 +1,7 @@
 """GLM 5 and DeepSeek V3.2: DeepSeek's latent attention, with an index that chooses the positions a token attends to.
 
-The index chooses `attention.indexer.top_k` positions (plan/index.py). A context of at most so many has no others, and the
-index is not computed. In some files of GLM 5, layers use the index of the last layer before that has one. Source:
+The index chooses `attention.indexer.top_k` positions (plan/index.py). A context of at most so many has no others, and
+the index is not computed. In some files of GLM 5, layers use the index of the last layer before that has one. Source:
 llama.cpp's architectures `glm-dsa` and `deepseek32`.
 """
 
@@ -33,7 +33,10 @@ class Config(deepseek2.Config):
         """Read and check the metadata."""
         base = super().from_gguf(header)
         assert base.latent
-        heads, size = dimension(header, "attention.indexer.head_count"), dimension(header, "attention.indexer.key_length")
+        heads, size = (
+            dimension(header, "attention.indexer.head_count"),
+            dimension(header, "attention.indexer.key_length"),
+        )
         if size % 4 or size < base.latent.rope:
             raise WispError(f"Wisp cannot run an index with keys of {size} dimensions.", "unsupported_architecture")
         halves = header.architecture in HALVES

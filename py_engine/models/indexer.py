@@ -32,7 +32,7 @@ def chosen_positions(cfg: Config, w: Weights, ops: Ops, b: str, given: Reading, 
     if shape is None or not shape.chooses(ops.plan):
         return None
     if not shape.own:
-        return index.mask(ops, ops.batch)
+        return index.mask(ops)
     n, rank = cfg.embedding_length, w.rows(b + "attn_q_a.weight")
     low_norm = w.vector((b + "attn_q_a_norm.weight", rank))
     matrix = w.matrix(b + "indexer.attn_q_b.weight", shape.heads * shape.size, rank)

@@ -82,7 +82,9 @@ class _Splits:
 def _binds_staged(device: Device, call: Call) -> bool:
     """Whether a device can bind a token's own keys and values as f32 beside the cache."""
     options = call.options
-    biases = bool(options.slopes) + bool(options.index_mask) + (len(options.relative.bindings) if options.relative else 0)
+    biases = (
+        bool(options.slopes) + bool(options.index_mask) + (len(options.relative.bindings) if options.relative else 0)
+    )
     return STAGED_BINDINGS + biases <= device.max_storage_buffers
 
 

@@ -58,31 +58,36 @@ def make_index_cache(plan: Plan, layer: int, shape: IndexShape, group: PageGroup
     return make_row_cache(plan, f"index.{layer}", shape.size, "f32", group).k
 
 
-def mask(ops: OpList, rows: int) -> Buffer:
-    """The mask of the last index of the list: (n, words)."""
-    return ops.shaped("index_mask", (rows, -(-ops.plan.n_ctx // BITS)), "u32")
+def mask(ops: OpList) -> Buffer:
+    """The mask of the list's last index: (n, words)."""
+    return ops.shaped("index_mask", (ops.batch, -(-ops.plan.n_ctx // BITS)), "u32")
 
 
 def choose(ops: OpList, given: Indexed, cache: Cache, shape: IndexShape, eps: float) -> Buffer:
     """Append the batch's keys to the index; return the mask of the positions that each token attends to."""
     assert cache.index
     _append(ops, given, cache, cache.index, shape, eps)
-    chosen = mask(ops, ops.batch)
+    chosen = mask(ops)
     width = BITS * chosen.shape[1]
     tokens = max(1, min(ops.batch, SCORE_BYTES // (4 * width)))
     scores = ops.shaped("index_scores", (tokens, width))
-    heap = ops.shaped("index_heap", (tokens, shape.top_k), "u32")
     for first in range(0, ops.batch, tokens):
-        part = {"first": first, "tokens": tokens}
-        _add_scores(ops, given, cache, cache.index, shape, scores, part)
-        ops.add(
-            "index_choose",
-            {"TOP_K": shape.top_k, "WIDTH": width, "WG": CHOOSING_THREADS} | ops.state_params,
-            part,
-            {"state": ops.state, "scores": scores, "heap": heap, "index_mask": chosen},
-            PerToken(),
-        )
+        _add_scores(ops, given, cache, cache.index, shape, scores, first)
+        choose_highest(ops, scores, shape.top_k, first)
     return chosen
+
+
+def choose_highest(ops: OpList, scores: Buffer, top_k: int, first: int) -> None:
+    """Set the mask of the tokens from `first` on, as many as `scores` (tokens, positions) has rows."""
+    tokens, width = scores.shape
+    ops.add(
+        "index_choose",
+        {"TOP_K": top_k, "WIDTH": width, "WG": CHOOSING_THREADS} | ops.state_params,
+        {"first": first, "tokens": tokens},
+        {"state": ops.state, "scores": scores, "heap": ops.shaped("index_heap", (tokens, top_k), "u32")}
+        | {"index_mask": mask(ops)},
+        PerToken(),
+    )
 
 
 def _append(ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: IndexShape, eps: float) -> None:
@@ -102,7 +107,7 @@ def _append(ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: Inde
 
 
 def _add_scores(
-    ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: IndexShape, scores: Buffer, part: dict[str, int]
+    ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: IndexShape, scores: Buffer, first: int
 ) -> None:
     positions = SCORING_THREADS
     while positions > 1 and positions * shape.size // 4 > KEY_VECTORS:
@@ -115,7 +120,7 @@ def _add_scores(
         | {"WIDTH": scores.shape[1]}
         | cache.paging
         | ops.state_params,
-        part
+        {"first": first, "tokens": scores.shape[0]}
         | {"q_stride": given.q.shape[1], "x_stride": weights.buffer.shape[1], "x_first": weights.first}
         | {"scale": (shape.size * shape.heads) ** -0.5},
         {"state": ops.state, "q": given.q, "x": given.rows, "k_cache": keys, "scores": scores},

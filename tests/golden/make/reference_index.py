@@ -22,7 +22,9 @@ def hidden_positions(
     if model.architecture not in ("deepseek32", "glm-dsa") or len(x) <= top_k:
         return None
     if has_index(model, layer):
-        model.hidden_positions = ~choose(scores(model, x, low, layer, turned), top_k)
+        found = scores(model, x, low, layer, turned)
+        model.hidden_positions = ~choose(found, top_k)
+        model.index_margin = min(model.index_margin, margin(found, top_k))
     assert model.hidden_positions is not None
     return model.hidden_positions
 
@@ -68,6 +70,21 @@ def choose(scores: np.ndarray, top_k: int) -> np.ndarray:
     for m, row in enumerate(scores):
         out[m, highest([float(score) for score in row[: m + 1]], top_k)] = True
     return out
+
+
+def margin(scores: np.ndarray, top_k: int) -> float:
+    """The smallest gap between the lowest score that is chosen and the next other one, in deviations of a row."""
+    found = math.inf
+    for m, row in enumerate(scores[top_k:], top_k):
+        ordered = np.sort(row[: m + 1])[::-1]
+        lowest = ordered[top_k - 1]
+        gaps = np.abs(ordered - lowest)
+        others = ordered < lowest
+        if ordered[top_k] == lowest:  # equal scores, of which some are chosen
+            others = gaps > 0
+        if others.any():
+            found = min(found, float(gaps[others].min() / ordered.std()))
+    return found
 
 
 def highest(scores: list[float], top_k: int) -> list[int]:
