@@ -15,19 +15,51 @@ from py_engine.files.gguf_header import TensorInfo, parse
 from py_engine.files.tensor_types import TensorType
 from py_engine.models.config import Mixture
 from py_engine.models.families import family
+from py_engine.plan.index import IndexShape
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import pool
 from py_engine.plan.plan import Buffer
+from py_engine.planner import PlanOptions, make_plan
 from tests.golden.make.gguf_file import Layout
 from tests.golden.make.random_models import write
 from tests.support.changed_headers import changed, config, plan
 from tests.support.cpu_models import header, with_vocab
 
 
+def test_an_index_that_is_computed() -> None:
+    """The context may be longer than what it chooses. Layers may have no index of their own."""
+    found = config("latent/glm-dsa.F16", **{"context_length": 4096})
+    assert found.context_length == 4096
+    assert found.index_of == IndexShape(3, 64, 256, 12, False)
+    assert config("latent/deepseek32.F16").layer(1).index == IndexShape(3, 64, 256, 12, True)
+    own = [config("latent/glm-dsa-top9.F16").layer(i).index.own for i in range(4)]
+    assert own == [True, False, True, False]
+    unsaid = {"attention.indexer.types": None}
+    assert config("latent/glm-dsa-top9.F16", **unsaid).own_index == (True, True, True, True)
+    assert config("latent/glm-dsa-top9.F16", **unsaid, context_length=1 << 20).own_index == (True, True, True, False)
+    assert config("latent/deepseek32.F16", context_length=1 << 20).own_index == (True, True)
+    for wrong in ({"attention.indexer.types": [0, 1]}, {"attention.indexer.types": [1]}):
+        with pytest.raises(WispError, match="the first layer must have an index") as error:
+            config("latent/glm-dsa.F16", **wrong)
+        assert error.value.code == "corrupt_header"
+    for size in (8, 66):
+        with pytest.raises(WispError, match=f"an index with keys of {size} dimensions") as error:
+            config("latent/glm-dsa.F16", **{"attention.indexer.key_length": size})
+        assert error.value.code == "unsupported_architecture"
+
+
+def test_an_index_is_planned_for_longer_contexts_only() -> None:
+    """In a context of as many positions as it chooses, a token attends to all."""
+    for n_ctx, indexed in ((30, False), (31, True)):
+        options = PlanOptions(n_ctx, 16, "f32", None)
+        made = make_plan(header("latent/glm-dsa-top30.F16"), Device(software=True), options)
+        kernels = {op.kernel for ops in made.lists.values() for op in ops}
+        assert ("index_choose" in kernels) == indexed
+        assert ("index.0" in made.buffers) == indexed
+
+
 def test_an_index_limits_the_context() -> None:
     """In a context of as many positions as it chooses, a token attends to all."""
-    assert config("latent/glm-dsa.F16", **{"context_length": 4096}).context_length == 256
-    assert config("latent/glm-dsa.F16", **{"context_length": 100}).context_length == 100
     with pytest.raises(WispError) as error:
         config("latent/glm-dsa.F16", **{"attention.indexer.top_k": None})
     assert error.value.code == "missing_metadata"
