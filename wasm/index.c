@@ -45,7 +45,7 @@ void index_scores_work(const index_scores_call *r, u32 chunk, u32 chunks, u8 *sc
   }
 }
 
-// Put position `new` where the heap below place `root` wants it: down to a leaf, along the lower scores, then up again.
+// Put position `new` into the heap below place `root`: down to a leaf, along the lower scores, then up again.
 static void sift(u32 *heap, u32 n, const f32 *scores, u32 root, u32 new) {
   u32 at = root;
   for (u32 child; (child = 2 * at + 2) <= n; at = child) {

@@ -36,7 +36,7 @@ fn score_at(row: u32, s: u32) -> f32 {
   return scores[row * WIDTH + s];
 }
 
-// Puts position s where the heap below place `root` wants it: first down to a leaf, along the lower scores, then up again.
+// Puts position s into the heap below place `root`: first down to a leaf, along the lower scores, then up again.
 fn sift(row: u32, root: u32, s: u32) {
   var at = root;
   loop {

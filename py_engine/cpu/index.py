@@ -65,7 +65,7 @@ def _heap(scores: list[float], top_k: int) -> list[int]:
 
 
 def _sift(heap: list[int], scores: list[float], root: int, new: int) -> None:
-    """Put `new` where the heap below `root` wants it: first down to a leaf, along the lower scores, then up again."""
+    """Put `new` into the heap below `root`: first down to a leaf, along the lower scores, then up again."""
     at = root
     while (child := 2 * at + 2) <= len(heap):
         if child == len(heap) or scores[heap[child]] > scores[heap[child - 1]]:

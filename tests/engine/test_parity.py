@@ -42,11 +42,11 @@ WIDE = {"llama/llama.Q4_K_M", "gemma/gemma3n.F16", "qwen35/qwen35moe.F16", "rwkv
 # type of each kind; Q4_K_M has Q4_K and Q6_K. tests/unit runs all models on the CPU engines. WISP_ALL=1
 # runs them here, too.
 KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "TQ1_0", "MXFP4"}
-# An index that chooses few positions of many has near ties, which f16's roundings would decide otherwise.
-FEW_CHOSEN = {"latent/deepseek32-top6.F16", "latent/glm-dsa-top9.F16"}
+# An index that chooses a small part of the positions has near ties, which f16's roundings would decide otherwise.
+SMALL_TOP_K = {"latent/deepseek32-top6.F16", "latent/glm-dsa-top9.F16"}
 # llama.cpp's own roundings move the first model's logits four times as far as deepseek2.F16's, which has the same ops:
 # f16's roundings would move them by more than the tolerance.
-SENSITIVE = {"latent/deepseek2-joined.F16", *FEW_CHOSEN}
+SENSITIVE = {"latent/deepseek2-joined.F16", *SMALL_TOP_K}
 EVERY_PAIR = {
     f"{path.parent.name}/{path.stem}"
     for models in (MODELS, EMBEDDING)
@@ -60,7 +60,7 @@ def runs(model: str, way: str) -> bool:
     if way == "lavapipe-wide":
         return model in WIDE
     if way == "lavapipe-f32":
-        return model in FEW_CHOSEN
+        return model in SMALL_TOP_K
     if way == "lavapipe":
         every = everything() and model not in SENSITIVE
         return every or (model not in WIDE and (model in EVERY_PAIR or (name == "llama" and kind in KINDS)))

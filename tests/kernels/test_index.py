@@ -207,7 +207,7 @@ def test_attention_of_a_prompt(bench: Bench, heads: tuple[int, int, int], n: int
 
 @in_turn("heads, n, pos", [((4, 1, 24), 17, 150), ((3, 3, 16), 5, 100)], BOTH_ADAPTERS)
 def test_split_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int) -> None:
-    """Splits of which a token has no position."""
+    """A token may have no position in a split."""
     bench = Bench(bench.page, replace(bench.device, software=False))
     ops = bench.begin(Setup(batch=64, n=n, pos=pos, n_ctx=192, seq=3))
     _check_attention(bench, ops, heads, 0.04, [(pos + m, 3) for m in range(n)], split=True)

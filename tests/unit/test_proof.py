@@ -37,6 +37,7 @@ WITH_MEDIA = {"vision/gemma3": 64, "vision/qwen3vl": 192}  # width of an embeddi
 MODELS = [
     *ONE_OF_EACH,
     "llama/llama-scales.NVFP4",
+    "latent/glm-dsa-top9.F16",
     "embedding/lfm2-embedding.F16",
     "embedding/modern-bert-rank.F16",
     "gemma/gemma3n.F16",

@@ -40,7 +40,7 @@ def has_index(model: ReferenceModel, layer: int) -> bool:
 
 
 def scores(model: ReferenceModel, x: np.ndarray, low: np.ndarray, layer: int, turned: Rotation) -> np.ndarray:
-    """How much each query (row) wants each key (column): (n, n)."""
+    """The score of each key (column) for each query (row): (n, n)."""
     prefix, size = f"blk.{layer}.indexer.", model.key("attention.indexer.key_length")
     q = model.linear(low, prefix + "attn_q_b").reshape(len(x), -1, size)
     k = model.linear(x, prefix + "attn_k")
@@ -102,7 +102,7 @@ def highest(scores: list[float], top_k: int) -> list[int]:
 
 
 def sift(heap: list[int], scores: list[float], root: int, new: int) -> None:
-    """Put `new` where the heap below `root` wants it: first down to a leaf, along the lower scores, then up again."""
+    """Put `new` into the heap below `root`: first down to a leaf, along the lower scores, then up again."""
     at, n = root, len(heap)
     while 2 * at + 1 < n:
         child = 2 * at + 2
