@@ -21,6 +21,8 @@ def hidden_positions(
     top_k = model.key("attention.indexer.top_k", 0)
     if model.architecture not in ("deepseek32", "glm-dsa") or len(x) <= top_k:
         return None
+    if layer >= model.key("block_count") - model.key("nextn_predict_layers", 0):  # it attends to all
+        return None
     if has_index(model, layer):
         found = scores(model, x, low, layer, turned)
         model.hidden_positions = ~choose(found, top_k)
