@@ -215,5 +215,19 @@ def _lists(made: Settings, used: Settings, random: Random) -> Settings:
     return out
 
 
+INDEXED = ("deepseek32", "glm-dsa")  # architectures whose index is computed
+
+
+def drawn_index(made: Settings, used: Settings, random: Random) -> Settings:
+    """An index that chooses fewer positions than most prompts have. Heads are powers of two wide, as llama.cpp needs."""
+    if used["arch"] not in INDEXED or "index" not in used:
+        return {}
+    top_k = int(random.choice([1, 2, 3, 5, 8, 13, 24, 40, 100, 256]))
+    out: Settings = {"index": (int(random.choice([1, 2, 3, 4, 8, 16])), int(random.choice([64, 128])), top_k)}
+    if used["arch"] == "glm-dsa" and random.random() < SHAPED:
+        out["sharing"] = [1, *(int(random.random() < SHAPED) for _ in range(made["n_layer"] - 1))]
+    return out
+
+
 Fit = Callable[[Settings, Settings, Random], Settings]
-FITS: tuple[Fit, ...] = (_heads, _rotation, _widths, _experts, _recurrent, _streams, _lists)
+FITS: tuple[Fit, ...] = (_heads, _rotation, _widths, _experts, _recurrent, _streams, _lists, drawn_index)
