@@ -179,14 +179,15 @@ void index_append_work(const index_append_call *r, u32 chunk, u32 chunks, u8 *sc
       sine[i] *= r->scale, cosine[i] *= r->scale;
     }
     f32 *q = ROW(r->y, r->y_stride, m);
-    rotate(q, q, r->heads * size, size, r->rope, r->neox, cosine, sine);
+    for (f32 *head = q + r->first; head < q + r->heads * size; head += size)
+      rotate(head, head, r->rope, r->rope, r->rope, r->neox, cosine, sine);
     const f32 *x = ROW(r->x, r->x_stride, m), *norm = AT(f32, r->norm);
     f32 mean = 0;
     for (u32 k = 0; k < size; k++) mean += x[k];
     for (u32 k = 0; k < size; k++) key[k] = x[k] - mean / size;
     const f32 scale = inverse_rms(key, size, r->eps);
     for (u32 k = 0; k < size; k++) key[k] = key[k] * scale * norm[k] + norm[size + k];
-    rotate(key, key, size, size, r->rope, r->neox, cosine, sine);
+    rotate(key + r->first, key + r->first, r->rope, r->rope, r->rope, r->neox, cosine, sine);
     const u32 seq = sequence(r->state, r->per_token, m);
     store_row(r->k, 0, (size_t)cache_row(r->state, r->table, r->pages, r->page, seq, pos) * size, key, size);
   }

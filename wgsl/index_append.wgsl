@@ -1,9 +1,10 @@
-// The index of sparse attention: rotates the first ROPE dimensions of each of its query heads in place, and appends a
-// token's key to the cache, after a layer norm and the same rotation. Grid (heads + 1, tokens): a workgroup per query head,
-// the last one for the key.
+// The index of sparse attention: rotates ROPE dimensions of each of its query heads in place, and appends a token's key to
+// the cache, after a layer norm and the same rotation. Grid (heads + 1, tokens): a workgroup per query head, the last one
+// for the key.
 #param HEADS
 #param SIZE // of a query head and of the key
 #param ROPE // rotated dimensions
+#param FIRST // the first of them
 #param NEOX // 1: dimension i pairs with i + ROPE / 2; 0: with its neighbour
 #param WG // a power of two
 #param SG
@@ -32,7 +33,7 @@ fn rotated(v: vec2f, pair: u32, m: u32) -> vec2f {
 }
 
 fn pair_at(i: u32) -> vec2u { // the dimensions of pair i
-  return select(vec2u(2u * i, 2u * i + 1u), vec2u(i, i + ROPE / 2u), NEOX == 1u);
+  return FIRST + select(vec2u(2u * i, 2u * i + 1u), vec2u(i, i + ROPE / 2u), NEOX == 1u);
 }
 
 @compute @workgroup_size(WG)
@@ -73,7 +74,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     k_cache[to + at.x] = v.x;
     k_cache[to + at.y] = v.y;
   }
-  for (var i = ROPE + t; i < SIZE; i += WG) {
-    k_cache[to + i] = key[i];
+  for (var i = t; i < SIZE - ROPE; i += WG) {
+    let at = select(i + ROPE, i, i < FIRST);
+    k_cache[to + at] = key[at];
   }
 }

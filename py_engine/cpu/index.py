@@ -12,15 +12,23 @@ BITS = 32  # positions in a word of the mask
 
 def index_append(c: Call) -> None:
     heads, size = c.params["HEADS"], c.params["SIZE"]
-    rotation = Call({"ROPE_DIM": c.params["ROPE"], "HEAD_DIM": size, "NEOX": c.params["NEOX"]}, c.consts, c.buffers,
-                    c.states, c.tables, c.grid)  # fmt: skip
-    places = c.rotary_positions
     y = c["y"][: c.n, : heads * size]
-    y[:] = rotate(rotation, np.ascontiguousarray(y), places)
+    y[:] = _rotated(c, y)
     key, (factors, biases) = c["x"][: c.n, :size], c["norm"].reshape(-1)[: 2 * size].reshape(2, size)
     key = key - key.mean(axis=1, keepdims=True, dtype=np.float32)
     key = key / np.sqrt((key * key).mean(axis=1, keepdims=True) + np.float32(c.consts["eps"])) * factors + biases
-    c["k_cache"][c.rows_of(c.positions, c.sequences)] = rotate(rotation, key, places)
+    c["k_cache"][c.rows_of(c.positions, c.sequences)] = _rotated(c, key)
+
+
+def _rotated(c: Call, x: Array) -> Array:
+    """x (n, heads * size) with the rotated dimensions of each head."""
+    size, first, rope = c.params["SIZE"], c.params["FIRST"], c.params["ROPE"]
+    rotation = Call({"ROPE_DIM": rope, "HEAD_DIM": rope, "NEOX": c.params["NEOX"]}, c.consts, c.buffers, c.states,
+                    c.tables, c.grid)  # fmt: skip
+    found = np.array(x).reshape(c.n, -1, size)
+    part = np.ascontiguousarray(found[:, :, first : first + rope]).reshape(c.n, -1)
+    found[:, :, first : first + rope] = rotate(rotation, part, c.rotary_positions).reshape(c.n, -1, rope)
+    return found.reshape(x.shape)
 
 
 def index_scores(c: Call) -> None:

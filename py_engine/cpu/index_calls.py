@@ -9,8 +9,9 @@ from py_engine.plan.plan import Op
 def index_append(m: Calls, op: Op) -> None:
     m.add(
         "index_append", **batch_fields(m, op), **segment_fields(op), **paging_fields(op), heads=op.params["HEADS"],
-        size=op.params["SIZE"], rope=op.params["ROPE"], neox=op.params["NEOX"], eps=op.consts["eps"],
-        scale=op.consts["rope_scale"], freqs=m.address(op, "rope_freqs"), norm=m.address(op, "norm"),
+        size=op.params["SIZE"], rope=op.params["ROPE"], first=op.params["FIRST"], neox=op.params["NEOX"],
+        eps=op.consts["eps"], scale=op.consts["rope_scale"], freqs=m.address(op, "rope_freqs"),
+        norm=m.address(op, "norm"),
         x=m.address(op, "x"), x_stride=op.consts["x_stride"], k=m.address(op, "k_cache"), y=m.address(op, "y"),
         y_stride=op.consts["y_stride"],
     )  # fmt: skip

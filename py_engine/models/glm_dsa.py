@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import decoder, deepseek2
-from py_engine.models.common import count, dimension
+from py_engine.models.indexer import TYPES, index_shape, own_indices
 from py_engine.plan.index import IndexShape
 
 NEOX = False
@@ -32,15 +31,7 @@ class Config(deepseek2.Config):
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
-        assert base.latent
-        heads, size = (
-            dimension(header, "attention.indexer.head_count"),
-            dimension(header, "attention.indexer.key_length"),
-        )
-        if size % 4 or size < base.latent.rope:
-            raise WispError(f"Wisp cannot run an index with keys of {size} dimensions.", "unsupported_architecture")
-        halves = header.architecture in HALVES
-        shape = IndexShape(heads, size, count(header, "attention.indexer.top_k"), base.latent.rope, halves)
+        shape = index_shape(header, base.ropes[0].dim, neox=header.architecture in HALVES)
         return replace(base, index_of=shape, own_index=_own(header, base.block_count, base.context_length))
 
     def layer(self, i: int) -> Config:
@@ -53,16 +44,9 @@ def _own(header: Header, blocks: int, context: int) -> tuple[bool, ...]:
     """Whether each layer has an index of its own."""
     if header.architecture not in SHARING:
         return (True,) * blocks
-    types = header.arch("attention.indexer.types", None)
-    if types is None:  # GLM 5.2's
+    if header.arch(TYPES, None) is None:  # GLM 5.2's
         return tuple(context < ALL_OWN or i < 2 or i % 4 == 2 for i in range(blocks))
-    given = types if isinstance(types, list) else [types] * blocks
-    if len(given) < blocks or not given[0]:
-        raise WispError(
-            f"{header.architecture}.attention.indexer.types is {types!r:.100}: the first layer must have an index.",
-            "corrupt_header",
-        )
-    return tuple(bool(kind) for kind in given[:blocks])
+    return own_indices(header, blocks)
 
 
 build = decoder.build

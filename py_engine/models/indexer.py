@@ -1,19 +1,41 @@
-"""The index of sparse attention of one layer: its projections, and what it chooses (plan/index.py)."""
+"""The index of sparse attention of one layer: its metadata, its projections, and what it chooses (plan/index.py)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from py_engine.errors import WispError
+from py_engine.files.gguf_header import Header
+from py_engine.models.common import count, dimension
 from py_engine.models.config import Config
 from py_engine.plan import index
 from py_engine.plan.cache import Cache
-from py_engine.plan.index import Indexed
+from py_engine.plan.index import Indexed, IndexShape
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
 from py_engine.plan.weights import Weights
 
-EPSILON = 1e-6  # of the layer norm of keys
+TYPES = "attention.indexer.types"  # of every layer, 1: it has an index of its own
+
+
+def index_shape(header: Header, rope: int, *, neox: bool) -> IndexShape:
+    """Read and check the metadata. `rope`, `neox`: of the rotation, in the first dimensions."""
+    heads, size = (dimension(header, f"attention.indexer.{name}") for name in ("head_count", "key_length"))
+    if size % 4 or size < rope:
+        raise WispError(f"Wisp cannot run an index with keys of {size} dimensions.", "unsupported_architecture")
+    return IndexShape(heads, size, count(header, "attention.indexer.top_k"), rope, neox)
+
+
+def own_indices(header: Header, blocks: int) -> tuple[bool, ...]:
+    """Whether each layer has an index of its own, by the metadata; else it uses that of the last one before."""
+    types = header.arch(TYPES, None)
+    given = types if isinstance(types, list) else [types] * blocks
+    if len(given) < blocks or not given[0]:
+        raise WispError(
+            f"{header.architecture}.{TYPES} is {types!r:.100}: the first layer must have an index.", "corrupt_header"
+        )
+    return tuple(bool(kind) for kind in given[:blocks])
 
 
 @dataclass(frozen=True)
@@ -40,4 +62,4 @@ def chosen_positions(cfg: Config, w: Weights, ops: Ops, b: str, given: Reading, 
     stack = w.stack([(b + "indexer.attn_k.weight", shape.size), (b + "indexer.proj.weight", shape.heads)], n)
     rows = ops.normed_stack("index_rows", given.h, Projection(stack, None, given.norm, cfg.eps))
     norm = w.vector(*((f"{b}indexer.k_norm.{part}", shape.size) for part in ("weight", "bias")))
-    return index.choose(ops, Indexed(q, rows, norm, given.rope), cache, shape, EPSILON)
+    return index.choose(ops, Indexed(q, rows, norm, given.rope), cache, shape)

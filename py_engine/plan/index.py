@@ -29,13 +29,15 @@ BITS = 32  # positions in a word of the mask
 
 @dataclass(frozen=True)
 class IndexShape:
-    """Dimensions of an index. Queries and keys are rotated in their first `rope` dimensions."""
+    """Dimensions of an index. Queries and keys are rotated in `rope` dimensions from `first` on."""
 
     heads: int
     size: int  # of a query head and a key
     top_k: int
     rope: int
     neox: bool  # dimension i is rotated with i + rope / 2; else with its neighbour
+    first: int = 0
+    eps: float = 1e-6  # of the layer norm of keys
     own: bool = True  # the layer has the index; else it uses what the last one before has chosen
 
     def chooses(self, plan: Plan) -> bool:
@@ -63,10 +65,10 @@ def mask(ops: OpList) -> Buffer:
     return ops.shaped("index_mask", (ops.batch, -(-ops.plan.n_ctx // BITS)), "u32")
 
 
-def choose(ops: OpList, given: Indexed, cache: Cache, shape: IndexShape, eps: float) -> Buffer:
+def choose(ops: OpList, given: Indexed, cache: Cache, shape: IndexShape) -> Buffer:
     """Append the batch's keys to the index; return the mask of the positions that each token attends to."""
     assert cache.index
-    _append(ops, given, cache, cache.index, shape, eps)
+    _append(ops, given, cache, cache.index, shape)
     chosen = mask(ops)
     width = BITS * chosen.shape[1]
     tokens = max(1, min(ops.batch, SCORE_BYTES // (4 * width)))
@@ -90,15 +92,16 @@ def choose_highest(ops: OpList, scores: Buffer, top_k: int, first: int) -> None:
     )
 
 
-def _append(ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: IndexShape, eps: float) -> None:
+def _append(ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: IndexShape) -> None:
     """Rotate the queries in place; append the rotated key of each token, after a layer norm, to the index."""
     ops.add(
         "index_append",
         {"HEADS": shape.heads, "SIZE": shape.size, "ROPE": shape.rope, "NEOX": int(shape.neox)}
-        | {"WG": APPENDING_THREADS}
+        | {"FIRST": shape.first, "WG": APPENDING_THREADS}
         | cache.paging
         | ops.state_params,
-        {"x_stride": given.rows.shape[1], "y_stride": given.q.shape[1], "rope_scale": given.rope.scale, "eps": eps},
+        {"x_stride": given.rows.shape[1], "y_stride": given.q.shape[1], "rope_scale": given.rope.scale}
+        | {"eps": shape.eps},
         {"state": ops.state, "x": given.rows, "norm": given.norm, "rope_freqs": given.rope.freqs}
         | {"y": given.q, "k_cache": keys},
         shape.heads + 1,

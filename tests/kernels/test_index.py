@@ -13,7 +13,7 @@ from py_engine.plan.ops import AttentionOptions, Ops
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope, frequencies, table
 from tests.support.kernels.bench import Bench, Setup
-from tests.support.kernels.checks import EPS, check
+from tests.support.kernels.checks import check
 from tests.support.kernels.variants import BOTH_ADAPTERS, SWIFTSHADER, in_pairs, in_turn
 
 POISON = np.uint32(0xFFFFFFFF)
@@ -35,13 +35,13 @@ def indexed(bench: Bench, ops: Ops, shape: IndexShape) -> tuple[Indexed, Cache]:
     return Indexed(q, rows, bench.vector("norm", 2 * shape.size), rope), cache
 
 
-@in_pairs(("batch", [1, 5]), ("neox", [False, True]))
-def test_queries_and_keys(bench: Bench, batch: int, neox: bool) -> None:
+@in_pairs(("batch", [1, 5]), ("neox, first", [(False, 12), (True, 0), (True, 4)]))
+def test_queries_and_keys(bench: Bench, batch: int, neox: bool, first: int) -> None:
     """A batch that goes on in another page. What is not rotated, and other rows of the cache, stay as they are."""
-    shape = IndexShape(heads=3, size=20, top_k=4, rope=8, neox=neox)
+    shape = IndexShape(heads=3, size=20, top_k=4, rope=8, neox=neox, first=first, eps=0.3)
     ops = bench.begin(Setup(batch=batch + 1, n=batch, pos=63, n_ctx=192, seq=5))
     given, cache = indexed(bench, ops, shape)
-    index.choose(ops, given, cache, shape, EPS)
+    index.choose(ops, given, cache, shape)
     ops.ops[:] = ops.ops[:1]
     assert cache.index
     before = bench.data[cache.index.name].copy()
@@ -92,7 +92,7 @@ def test_scores_of_packed_sequences(bench: Bench, shape: IndexShape) -> None:
 
 def _check_scores(bench: Bench, ops: Ops, shape: IndexShape, seen: list[range]) -> None:
     given, cache = indexed(bench, ops, shape)
-    index.choose(ops, given, cache, shape, EPS)
+    index.choose(ops, given, cache, shape)
     ops.ops[:] = [op for op in ops.ops if op.kernel == "index_scores"]
     (op,) = ops.ops
     scores = op.bindings["scores"].name
@@ -162,7 +162,7 @@ def test_scores_in_parts(bench: Bench, monkeypatch: pytest.MonkeyPatch, n: int, 
     shape = IndexShape(7, 64, top_k, 16, True)
     ops = bench.begin(Setup(batch=n if n == 1 else 14, n=n, pos=60, n_ctx=192, seq=2))
     given, cache = indexed(bench, ops, shape)
-    name = index.choose(ops, given, cache, shape, EPS).name
+    name = index.choose(ops, given, cache, shape).name
     assert len(ops.ops) == 1 + 2 * (1 if n == 1 else 4)
     gpu, host = bench.run(ops)
     np.testing.assert_array_equal(gpu[name], host[name])

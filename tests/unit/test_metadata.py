@@ -38,6 +38,11 @@ def test_an_index_that_is_computed() -> None:
     assert config("latent/glm-dsa-top9.F16", **unsaid).own_index == (True, True, True, True)
     assert config("latent/glm-dsa-top9.F16", **unsaid, context_length=1 << 20).own_index == (True, True, True, False)
     assert config("latent/deepseek32.F16", context_length=1 << 20).own_index == (True, True)
+    assert config("latent/hy_v4-top5.F16").own_index == (True, False, True)
+    found = config("latent/hy_v4-top5.F16")
+    assert found.layer(0).index == IndexShape(2, 64, 5, 12, False, first=52, eps=found.eps)
+    assert config("latent/hy_v4.F16").layer(0).index is None
+    assert [config("latent/dots3note-top8.F16").layer(i).index is None for i in range(3)] == [False, True, False]
     for wrong in ({"attention.indexer.types": [0, 1]}, {"attention.indexer.types": [1]}):
         with pytest.raises(WispError, match="the first layer must have an index") as error:
             config("latent/glm-dsa.F16", **wrong)
@@ -64,8 +69,6 @@ def test_an_index_limits_the_context() -> None:
         config("latent/glm-dsa.F16", **{"attention.indexer.top_k": None})
     assert error.value.code == "missing_metadata"
     assert config("experts/minimax-m3.F16", **{"context_length": 4096}).context_length == 4 * 64
-    assert config("latent/hy_v4-index.F16", **{"context_length": 4096}).context_length == 256
-    assert config("latent/hy_v4.F16", **{"context_length": 4096}).context_length == 4096
     assert config("qwen35/qwen4exp.F16", **{"context_length": 4096}).context_length == 256
     assert config("qwen35/qwen4exp-plain.F16", **{"context_length": 4096}).context_length == 4096
 

@@ -8,6 +8,8 @@ from tests.golden.make.reference_attention import Rotation
 from tests.golden.make.reference_model import ReferenceModel
 
 EPSILON = 1e-6  # of the norm of the index's keys
+HALVES = {"deepseek32", "dots3note"}  # whose index rotates dimension i with i + n / 2
+KNOWN = {"deepseek32", "dots3note", "glm-dsa", "hy_v4"}
 ALL_FULL = 1 << 20  # a glm-dsa file for shorter contexts has an index in every layer if its metadata does not say
 
 
@@ -19,7 +21,7 @@ def hidden_positions(
     `low`: the latent of the queries. Some layers use the index of the last layer before that has one.
     """
     top_k = model.key("attention.indexer.top_k", 0)
-    if model.architecture not in ("deepseek32", "glm-dsa") or len(x) <= top_k:
+    if model.architecture not in KNOWN or not top_k or len(x) <= top_k or model.windowed(layer):
         return None
     if layer >= model.key("block_count") - model.key("nextn_predict_layers", 0):  # it attends to all
         return None
@@ -33,7 +35,7 @@ def hidden_positions(
 
 def has_index(model: ReferenceModel, layer: int) -> bool:
     """Does the layer have an index of its own?"""
-    if model.architecture == "deepseek32":
+    if model.architecture in HALVES:
         return True
     types = model.key("attention.indexer.types")
     if types is None:  # GLM 5.2's
@@ -47,7 +49,8 @@ def scores(model: ReferenceModel, x: np.ndarray, low: np.ndarray, layer: int, tu
     q = model.linear(low, prefix + "attn_q_b").reshape(len(x), -1, size)
     k = model.linear(x, prefix + "attn_k")
     k = k - k.mean(-1, keepdims=True)
-    k = k / np.sqrt((k * k).mean(-1, keepdims=True) + EPSILON) * model.tensors[prefix + "k_norm.weight"]
+    epsilon = model.epsilon if model.architecture == "hy_v4" else EPSILON
+    k = k / np.sqrt((k * k).mean(-1, keepdims=True) + epsilon) * model.tensors[prefix + "k_norm.weight"]
     k = k + model.tensors[prefix + "k_norm.bias"]
     q, k = rotated(model, q, turned), rotated(model, k[:, None], turned)[:, 0]
     weights = model.linear(x, prefix + "proj") / math.sqrt(size * q.shape[1])
@@ -55,12 +58,13 @@ def scores(model: ReferenceModel, x: np.ndarray, low: np.ndarray, layer: int, tu
 
 
 def rotated(model: ReferenceModel, x: np.ndarray, turned: Rotation) -> np.ndarray:
-    """x (n, heads, size) with its first dimensions rotated. DeepSeek's index pairs others than its attention."""
+    """x (n, heads, size) with its first dimensions rotated, or its last. Pairs may be others than attention's."""
     cos, sin = turned[0][:, None], turned[1][:, None]
     n, out = 2 * cos.shape[-1], x.copy()
-    halves = model.architecture == "deepseek32"
-    first = slice(0, n // 2) if halves else slice(0, n, 2)
-    second = slice(n // 2, n) if halves else slice(1, n, 2)
+    at = x.shape[-1] - n if model.architecture == "hy_v4" else 0
+    halves = model.architecture in HALVES
+    first = slice(at, at + n // 2) if halves else slice(at, at + n, 2)
+    second = slice(at + n // 2, at + n) if halves else slice(at + 1, at + n, 2)
     a, b = x[..., first], x[..., second]
     out[..., first], out[..., second] = a * cos - b * sin, a * sin + b * cos
     return out
