@@ -189,6 +189,8 @@ void index_append_work(const index_append_call *r, u32 chunk, u32 chunks, u8 *sc
     for (u32 k = 0; k < size; k++) key[k] = key[k] * scale * norm[k] + norm[size + k];
     rotate(key + r->first, key + r->first, r->rope, r->rope, r->rope, r->neox, cosine, sine);
     const u32 seq = sequence(r->state, r->per_token, m);
-    store_row(r->k, 0, (size_t)cache_row(r->state, r->table, r->pages, r->page, seq, pos) * size, key, size);
+    const size_t to = (size_t)cache_row(r->state, r->table, r->pages, r->page, seq, pos) * r->row;
+    store_row(r->k, 0, to, key, size);
+    if (r->row > size) store_row(r->k, 0, to + size, x + size, size); // gates
   }
 }

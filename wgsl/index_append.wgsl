@@ -1,11 +1,12 @@
 // The index of sparse attention: rotates ROPE dimensions of each of its query heads in place, and appends a token's key to
 // the cache, after a layer norm and the same rotation. Grid (heads + 1, tokens): a workgroup per query head, the last one
-// for the key.
+// for the key. If keys are joined, the key's gates follow it in the cache.
 #param HEADS
 #param SIZE // of a query head and of the key
 #param ROPE // rotated dimensions
 #param FIRST // the first of them
 #param NEOX // 1: dimension i pairs with i + ROPE / 2; 0: with its neighbour
+#param ROW // columns of a row of the cache; more than SIZE if keys are joined
 #param WG // a power of two
 #param SG
 
@@ -17,11 +18,11 @@ struct Params {
 }
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> x: array<f32>; // (n, x_stride): the key first
+@bind var<storage, read> x: array<f32>; // (n, x_stride): the key, then its gates
 @bind var<storage, read> norm: array<f32>; // (2 SIZE): factors of the key, then biases
 @bind var<storage, read> rope_freqs: array<u32>; // (ROPE / 2) turns in units of 2^-32 turns
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride): the queries
-@bind var<storage, read_write> k_cache: array<f32>; // (rows, SIZE)
+@bind var<storage, read_write> k_cache: array<f32>; // (rows, ROW)
 #include "lib/pages.wgsl"
 #include "lib/rotation.wgsl"
 #include "lib/reduce.wgsl"
@@ -67,7 +68,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     key[i] = (x[first + i] - mean) * scale * norm[i] + norm[SIZE + i];
   }
   workgroupBarrier();
-  let to = row_in(page_of(pos_of(m), seq_of(m)), pos_of(m)) * SIZE;
+  let to = row_in(page_of(pos_of(m), seq_of(m)), pos_of(m)) * ROW;
   for (var i = t; i < ROPE / 2u; i += WG) {
     let at = pair_at(i);
     let v = rotated(vec2f(key[at.x], key[at.y]), i, m);
@@ -78,4 +79,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     let at = select(i + ROPE, i, i < FIRST);
     k_cache[to + at] = key[at];
   }
+#if ROW > SIZE
+  for (var i = t; i < SIZE; i += WG) {
+    k_cache[to + SIZE + i] = x[first + SIZE + i];
+  }
+#endif
 }

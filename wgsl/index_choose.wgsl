@@ -1,11 +1,13 @@
-// The index of sparse attention: sets the bits of the TOP_K positions with the highest scores of those that a token sees,
-// or of all if there are no more. Grid (tokens).
+// The index of sparse attention: sets the bits of the positions of the TOP_K keys with the highest scores of those that a
+// token sees, or of all if there are no more; of joined keys, the bits of all positions of each, and those of the newest
+// positions, whose keys are not joined yet. Grid (tokens).
 //
 // The lowest score that is chosen is found from its upper bits down, eight at a time, with a histogram of the scores that
-// have the bits so far. Where more positions have that very score than places are left, one thread goes through them as
+// have the bits so far. Where more keys have that very score than places are left, one thread goes through them as
 // llama.cpp does (std::partial_sort), whose choice depends on the order of all scores: a heap with the lowest score at its
 // root, which each higher one replaces.
 #param TOP_K
+#param POOL // positions whose keys are joined; 1: none are
 #param WIDTH // floats of a row of scores, a multiple of 32
 #param WG
 
@@ -16,7 +18,7 @@ struct Params {
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> scores: array<f32>; // (tokens, WIDTH)
-@bind var<storage, read_write> heap: array<u32>; // (tokens, TOP_K): positions
+@bind var<storage, read_write> heap: array<u32>; // (tokens, TOP_K): keys
 @bind var<storage, read_write> index_mask: array<u32>; // (n, WIDTH / 32): a bit for each position
 
 const BINS = 256u;
@@ -36,7 +38,7 @@ fn score_at(row: u32, s: u32) -> f32 {
   return scores[row * WIDTH + s];
 }
 
-// Puts position s into the heap below place `root`: first down to a leaf, along the lower scores, then up again.
+// Puts key s into the heap below place `root`: first down to a leaf, along the lower scores, then up again.
 fn sift(row: u32, root: u32, s: u32) {
   var at = root;
   loop {
@@ -85,8 +87,17 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   if (row >= p.tokens || m >= count()) { // uniform: state does not change within a dispatch
     return;
   }
-  let begin = segment_begin(m);
-  let end = pos_of(m) + 1u;
+  let sequence_begin = segment_begin(m);
+  let positions_end = pos_of(m) + 1u;
+#if POOL > 1
+  let begin = 0u;
+  let end = (offset_of(m) + 1u) / POOL;
+  let first = sequence_begin; // position of the first key
+#else
+  let begin = sequence_begin;
+  let end = positions_end;
+  let first = 0u;
+#endif
   let all = end - begin <= TOP_K;
   if (t == 0u) {
     bits = 0u;
@@ -122,13 +133,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   workgroupBarrier();
   let tied = more == 1u;
-  for (var word = begin / 32u + t; word <= (end - 1u) / 32u; word += WG) {
+  for (var word = sequence_begin / 32u + t; word <= (positions_end - 1u) / 32u; word += WG) {
     var chosen = 0u;
     for (var i = 0u; i < 32u; i++) {
       let s = 32u * word + i;
-      if (s >= begin && s < end) {
-        let key = key_of(score_at(row, s));
-        chosen |= select(0u, 1u << i, all || key > bits || (key == bits && !tied));
+      if (s >= sequence_begin && s < positions_end) {
+        let at = (s - first) / POOL;
+        let key = key_of(score_at(row, min(at, end - 1u)));
+        chosen |= select(0u, 1u << i, all || at >= end || key > bits || (key == bits && !tied));
       }
     }
     index_mask[m * (WIDTH / 32u) + word] = chosen;
@@ -138,8 +150,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     fill_heap(row, begin, end);
     for (var i = 0u; i < TOP_K; i++) {
       let s = heap[row * TOP_K + i];
-      if (key_of(score_at(row, s)) == bits) {
-        index_mask[m * (WIDTH / 32u) + s / 32u] |= 1u << (s % 32u);
+      for (var place = first + s * POOL; place < first + (s + 1u) * POOL && key_of(score_at(row, s)) == bits; place++) {
+        index_mask[m * (WIDTH / 32u) + place / 32u] |= 1u << (place % 32u);
       }
     }
   }

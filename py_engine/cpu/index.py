@@ -17,12 +17,29 @@ def index_append(c: Call) -> None:
     key, (factors, biases) = c["x"][: c.n, :size], c["norm"].reshape(-1)[: 2 * size].reshape(2, size)
     key = key - key.mean(axis=1, keepdims=True, dtype=np.float32)
     key = key / np.sqrt((key * key).mean(axis=1, keepdims=True) + np.float32(c.consts["eps"])) * factors + biases
-    c["k_cache"][c.rows_of(c.positions, c.sequences)] = _rotated(c, key)
+    rows = c.rows_of(c.positions, c.sequences)
+    c["k_cache"][rows, :size] = _rotated(c, key)
+    if c.params["ROW"] > size:
+        c["k_cache"][rows, size : 2 * size] = c["x"][: c.n, size : 2 * size]
+
+
+def index_join(c: Call) -> None:
+    size, pool = c.params["SIZE"], c.params["POOL"]
+    places = c["places"].reshape(-1)[: pool * size].reshape(pool, size)
+    for m in np.flatnonzero((c.offsets + 1) % pool == 0):
+        rows = c.rows_of(c.positions[m] + 1 - pool + np.arange(pool), int(c.sequences[m]))
+        gates = c["k_cache"][rows, size : 2 * size] + places
+        weights = np.exp(gates - gates.max(axis=0))
+        c["k_cache"][rows[-1], 2 * size : 3 * size] = (weights / weights.sum(axis=0) * c["k_cache"][rows, :size]).sum(
+            axis=0
+        )
 
 
 def _rotated(c: Call, x: Array) -> Array:
     """x (n, heads * size) with the rotated dimensions of each head."""
     size, first, rope = c.params["SIZE"], c.params["FIRST"], c.params["ROPE"]
+    if not rope:
+        return x
     rotation = Call({"ROPE_DIM": rope, "HEAD_DIM": rope, "NEOX": c.params["NEOX"]}, c.consts, c.buffers, c.states,
                     c.tables, c.grid)  # fmt: skip
     found = np.array(x).reshape(c.n, -1, size)
@@ -34,8 +51,8 @@ def _rotated(c: Call, x: Array) -> Array:
 def index_scores(c: Call) -> None:
     heads, size, k = c.params["HEADS"], c.params["SIZE"], c.consts
     for row, m in enumerate(_tokens(c)):
-        seen, seq = _seen(c, m), int(c.sequences[m])
-        keys = c["k_cache"][c.rows_of(seen, seq)]
+        seen, seq = _keys(c, m), int(c.sequences[m])
+        keys = c["k_cache"][c.rows_of(_places(c, m, seen)[:, -1], seq), c.params["ROW"] - size :]
         products = np.maximum(c["q"][m, : heads * size].reshape(heads, size) @ keys.T, np.float32(0))
         weights = c["x"][m, k["x_first"] : k["x_first"] + heads] * np.float32(k["scale"])
         c["scores"][row, seen] = weights @ products
@@ -43,10 +60,12 @@ def index_scores(c: Call) -> None:
 
 def index_choose(c: Call) -> None:
     for row, m in enumerate(_tokens(c)):
-        seen, words = _seen(c, m), c["index_mask"][m]
+        seen, words = _keys(c, m), c["index_mask"][m]
+        begin, end = int(c.segments[m, 0]), int(c.positions[m]) + 1
         chosen = np.zeros(len(words) * BITS, np.uint8)
-        chosen[seen[highest(c["scores"][row, seen], c.params["TOP_K"])]] = 1
-        written = slice(int(seen[0]) // BITS, int(seen[-1]) // BITS + 1)
+        chosen[end - (end - begin) % c.params["POOL"] : end] = 1
+        chosen[_places(c, m, seen[highest(c["scores"][row, seen], c.params["TOP_K"])])] = 1
+        written = slice(begin // BITS, (end - 1) // BITS + 1)
         words[written] = np.packbits(chosen, bitorder="little").view("<u4")[written]
 
 
@@ -89,6 +108,14 @@ def _tokens(c: Call) -> range:
     return range(c.consts["first"], min(c.n, c.consts["first"] + c.consts["tokens"]))
 
 
-def _seen(c: Call, m: int) -> Array:
-    """The positions that a token sees."""
-    return np.arange(int(c.segments[m, 0]), int(c.positions[m]) + 1)
+def _keys(c: Call, m: int) -> Array:
+    """The keys that a token sees: numbers of positions, or of joined keys."""
+    begin, end, pool = int(c.segments[m, 0]), int(c.positions[m]) + 1, c.params["POOL"]
+    return np.arange(begin, end) if pool == 1 else np.arange((end - begin) // pool)
+
+
+def _places(c: Call, m: int, keys: Array) -> Array:
+    """The positions of each of a token's keys: (keys, POOL)."""
+    pool = c.params["POOL"]
+    first = keys if pool == 1 else int(c.segments[m, 0]) + keys * pool
+    return first[:, None] + np.arange(pool)

@@ -27,11 +27,14 @@ def index_shape(header: Header, rope: int, *, neox: bool) -> IndexShape:
     return IndexShape(heads, size, count(header, "attention.indexer.top_k"), rope, neox)
 
 
-def own_indices(header: Header, blocks: int) -> tuple[bool, ...]:
-    """Whether each layer has an index of its own, by the metadata; else it uses that of the last one before."""
+def own_indices(header: Header, blocks: int, first: int = 0) -> tuple[bool, ...]:
+    """Whether each layer has an index of its own, by the metadata; else it uses that of the last one before.
+
+    `first`: the first layer of those that attend.
+    """
     types = header.arch(TYPES, None)
     given = types if isinstance(types, list) else [types] * blocks
-    if len(given) < blocks or not given[0]:
+    if len(given) < blocks or not given[first]:
         raise WispError(
             f"{header.architecture}.{TYPES} is {types!r:.100}: the first layer must have an index.", "corrupt_header"
         )
@@ -59,7 +62,10 @@ def chosen_positions(cfg: Config, w: Weights, ops: Ops, b: str, given: Reading, 
     low_norm = w.vector((b + "attn_q_a_norm.weight", rank))
     matrix = w.matrix(b + "indexer.attn_q_b.weight", shape.heads * shape.size, rank)
     q = ops.normed_stack("index_q", given.low, Projection([matrix], None, low_norm, cfg.eps))
-    stack = w.stack([(b + "indexer.attn_k.weight", shape.size), (b + "indexer.proj.weight", shape.heads)], n)
+    gates = [(b + "indexer_compressor_gate.weight", shape.size)] if shape.pool > 1 else []
+    key, weights = (b + "indexer.attn_k.weight", shape.size), (b + "indexer.proj.weight", shape.heads)
+    stack = w.stack([key, *gates, weights], n)
     rows = ops.normed_stack("index_rows", given.h, Projection(stack, None, given.norm, cfg.eps))
     norm = w.vector(*((f"{b}indexer.k_norm.{part}", shape.size) for part in ("weight", "bias")))
-    return index.choose(ops, Indexed(q, rows, norm, given.rope), cache, shape)
+    places = w.vector((b + "indexer_compressor_ape.weight", shape.pool * shape.size)) if gates else None
+    return index.choose(ops, Indexed(q, rows, norm, given.rope, places), cache, shape)

@@ -4,6 +4,9 @@ An index has a few heads of queries, and a key for each position in a cache of i
 over the heads of a weight, which the token decides, times the product of query and key where that is above zero. The
 `top_k` highest scores become a mask with a bit for each position of the context, which attention reads.
 
+An index may join the keys of `pool` positions, and choose as many positions at once. The newest ones of a token, whose
+keys are not joined yet, are always chosen. The row of the cache of the last position also has the joined key.
+
 Keys are stored as f32 whatever the other caches have: a rounding that chooses another position changes far more than
 one that changes a value. Among equal scores, which are common (all products below zero), llama.cpp's choice is taken.
 """
@@ -38,7 +41,13 @@ class IndexShape:
     neox: bool  # dimension i is rotated with i + rope / 2; else with its neighbour
     first: int = 0
     eps: float = 1e-6  # of the layer norm of keys
+    pool: int = 1  # positions whose keys are joined
     own: bool = True  # the layer has the index; else it uses what the last one before has chosen
+
+    @property
+    def row(self) -> int:
+        """Columns of a row of the cache: a key, and if keys are joined, its gates and the joined key."""
+        return self.size if self.pool == 1 else 3 * self.size
 
     def chooses(self, plan: Plan) -> bool:
         """Whether a context may have positions that are not chosen."""
@@ -50,14 +59,15 @@ class Indexed:
     """What an index is computed from: rows of the batch."""
 
     q: Buffer  # (n, heads * size), rotated in place
-    rows: Buffer  # (n, size + heads): the key, then the heads' weights
+    rows: Buffer  # (n, size + heads): the key, its gates if keys are joined, and the heads' weights
     norm: Weight  # of the key: factors, then biases
     rope: Rope
+    places: Weight | None = None  # (pool, size) if keys are joined: added to the gates of each
 
 
 def make_index_cache(plan: Plan, layer: int, shape: IndexShape, group: PageGroup) -> Buffer:
     """Create the keys of a layer's index."""
-    return make_row_cache(plan, f"index.{layer}", shape.size, "f32", group).k
+    return make_row_cache(plan, f"index.{layer}", shape.row, "f32", group).k
 
 
 def mask(ops: OpList) -> Buffer:
@@ -69,22 +79,25 @@ def choose(ops: OpList, given: Indexed, cache: Cache, shape: IndexShape) -> Buff
     """Append the batch's keys to the index; return the mask of the positions that each token attends to."""
     assert cache.index
     _append(ops, given, cache, cache.index, shape)
+    if shape.pool > 1:
+        _join(ops, given, cache, cache.index, shape)
     chosen = mask(ops)
     width = BITS * chosen.shape[1]
     tokens = max(1, min(ops.batch, SCORE_BYTES // (4 * width)))
     scores = ops.shaped("index_scores", (tokens, width))
     for first in range(0, ops.batch, tokens):
         _add_scores(ops, given, cache, cache.index, shape, scores, first)
-        choose_highest(ops, scores, shape.top_k, first)
+        choose_highest(ops, scores, shape, first)
     return chosen
 
 
-def choose_highest(ops: OpList, scores: Buffer, top_k: int, first: int) -> None:
-    """Set the mask of the tokens from `first` on, as many as `scores` (tokens, positions) has rows."""
+def choose_highest(ops: OpList, scores: Buffer, shape: IndexShape, first: int) -> None:
+    """Set the mask of the tokens from `first` on, as many as `scores` (tokens, keys) has rows."""
     tokens, width = scores.shape
+    top_k = max(1, shape.top_k // shape.pool)
     ops.add(
         "index_choose",
-        {"TOP_K": top_k, "WIDTH": width, "WG": CHOOSING_THREADS} | ops.state_params,
+        {"TOP_K": top_k, "WIDTH": width, "POOL": shape.pool, "WG": CHOOSING_THREADS} | ops.state_params,
         {"first": first, "tokens": tokens},
         {"state": ops.state, "scores": scores, "heap": ops.shaped("index_heap", (tokens, top_k), "u32")}
         | {"index_mask": mask(ops)},
@@ -97,7 +110,7 @@ def _append(ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: Inde
     ops.add(
         "index_append",
         {"HEADS": shape.heads, "SIZE": shape.size, "ROPE": shape.rope, "NEOX": int(shape.neox)}
-        | {"FIRST": shape.first, "WG": APPENDING_THREADS}
+        | {"FIRST": shape.first, "ROW": shape.row, "WG": APPENDING_THREADS}
         | cache.paging
         | ops.state_params,
         {"x_stride": given.rows.shape[1], "y_stride": given.q.shape[1], "rope_scale": given.rope.scale}
@@ -109,18 +122,32 @@ def _append(ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: Inde
     )
 
 
+def _join(ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: IndexShape) -> None:
+    """Join the keys whose last one is the batch's."""
+    assert given.places
+    ops.add(
+        "index_join",
+        {"SIZE": shape.size, "POOL": shape.pool, "ROW": shape.row, "WG": APPENDING_THREADS}
+        | cache.paging
+        | ops.state_params,
+        {},
+        {"state": ops.state, "places": given.places, "k_cache": keys},
+        PerToken(),
+    )
+
+
 def _add_scores(
     ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: IndexShape, scores: Buffer, first: int
 ) -> None:
     positions = SCORING_THREADS
     while positions > 1 and positions * shape.size // 4 > KEY_VECTORS:
         positions //= 2
-    weights = Columns(given.rows, shape.size)
-    tokens = 1 if ops.small_batch else TOKENS
+    weights = Columns(given.rows, shape.size if shape.pool == 1 else 2 * shape.size)
+    tokens = 1 if ops.small_batch or shape.pool > 1 else TOKENS
     ops.add(
         "index_scores",
         {"HEADS": shape.heads, "SIZE": shape.size, "TS": positions, "TM": tokens, "WG": SCORING_THREADS}
-        | {"WIDTH": scores.shape[1]}
+        | {"WIDTH": scores.shape[1], "POOL": shape.pool, "ROW": shape.row}
         | cache.paging
         | ops.state_params,
         {"first": first, "tokens": scores.shape[0]}
@@ -128,6 +155,6 @@ def _add_scores(
         | {"scale": (shape.size * shape.heads) ** -0.5},
         {"state": ops.state, "q": given.q, "x": given.rows, "k_cache": keys, "scores": scores},
         PerToken(tokens),
-        -(-scores.shape[1] // positions),
-        contexts=Contexts(positions),
+        -(-scores.shape[1] // (positions * shape.pool)),
+        contexts=Contexts(positions * shape.pool),
     )

@@ -141,13 +141,13 @@ def test_the_highest_of_packed_sequences(bench: Bench, top_k: int, values: int) 
         assert chosen[m, begin : m + 1].sum() == min(top_k, m + 1 - begin)
 
 
-def _choose(bench: Bench, ops: Ops, top_k: int, values: int) -> np.ndarray:
+def _choose(bench: Bench, ops: Ops, top_k: int, values: int, pool: int = 1) -> np.ndarray:
     """The mask's bits after a choice among random scores: (batch, positions)."""
     scores = ops.shaped("index_scores", (ops.batch, 192))
     given = bench.random.integers(-values // 2, values // 2 + 1, scores.shape).astype(np.float32)
     given[:, ::3] *= np.float32(-1)  # -0.0
     bench.data[scores.name] = given
-    index.choose_highest(ops, scores, top_k, 0)
+    index.choose_highest(ops, scores, IndexShape(1, 4, top_k * pool, 4, False, pool=pool), 0)
     gpu, host = bench.run(ops)
     name = index.mask(ops).name
     np.testing.assert_array_equal(gpu[name], host[name])

@@ -5,11 +5,11 @@ import math
 import numpy as np
 
 from tests.golden.make.reference_attention import Rotation
-from tests.golden.make.reference_model import ReferenceModel
+from tests.golden.make.reference_model import ReferenceModel, softmax
 
 EPSILON = 1e-6  # of the norm of the index's keys
 HALVES = {"deepseek32", "dots3note"}  # whose index rotates dimension i with i + n / 2
-KNOWN = {"deepseek32", "dots3note", "glm-dsa", "hy_v4"}
+KNOWN = {"deepseek32", "dots3note", "glm-dsa", "glm5-next", "hy_v4"}
 ALL_FULL = 1 << 20  # a glm-dsa file for shorter contexts has an index in every layer if its metadata does not say
 
 
@@ -26,9 +26,9 @@ def hidden_positions(
     if layer >= model.key("block_count") - model.key("nextn_predict_layers", 0):  # it attends to all
         return None
     if has_index(model, layer):
-        found = scores(model, x, low, layer, turned)
-        model.hidden_positions = ~choose(found, top_k)
-        model.index_margin = min(model.index_margin, margin(found, top_k))
+        found, pool = scores(model, x, low, layer, turned), model.key("attention.indexer.kpool", 1)
+        model.hidden_positions = ~choose(found, top_k // pool, pool)
+        model.index_margin = min(model.index_margin, margin(found, top_k // pool, pool))
     assert model.hidden_positions is not None
     return model.hidden_positions
 
@@ -38,23 +38,38 @@ def has_index(model: ReferenceModel, layer: int) -> bool:
     if model.architecture in HALVES:
         return True
     types = model.key("attention.indexer.types")
+    if types is None and model.architecture == "glm5-next":
+        return True
     if types is None:  # GLM 5.2's
         return model.key("context_length") < ALL_FULL or layer < 2 or layer % 4 == 2
     return bool(types[layer])
 
 
 def scores(model: ReferenceModel, x: np.ndarray, low: np.ndarray, layer: int, turned: Rotation) -> np.ndarray:
-    """The score of each key (column) for each query (row): (n, n)."""
+    """The score of each key (column) for each query (row): (n, n), or of joined keys, which are fewer."""
     prefix, size = f"blk.{layer}.indexer.", model.key("attention.indexer.key_length")
     q = model.linear(low, prefix + "attn_q_b").reshape(len(x), -1, size)
     k = model.linear(x, prefix + "attn_k")
     k = k - k.mean(-1, keepdims=True)
     epsilon = model.epsilon if model.architecture == "hy_v4" else EPSILON
+    if model.architecture == "glm5-next":
+        epsilon = model.key("attention.layer_norm_epsilon", 0.0)
     k = k / np.sqrt((k * k).mean(-1, keepdims=True) + epsilon) * model.tensors[prefix + "k_norm.weight"]
     k = k + model.tensors[prefix + "k_norm.bias"]
-    q, k = rotated(model, q, turned), rotated(model, k[:, None], turned)[:, 0]
+    if pool := model.key("attention.indexer.kpool"):
+        k = joined(model, k, model.linear(x, f"blk.{layer}.indexer_compressor_gate"), layer, pool)
+    else:
+        q, k = rotated(model, q, turned), rotated(model, k[:, None], turned)[:, 0]
     weights = model.linear(x, prefix + "proj") / math.sqrt(size * q.shape[1])
     return np.asarray(np.einsum("qh,qhk->qk", weights, np.maximum(np.einsum("qhd,kd->qhk", q, k), 0)))
+
+
+def joined(model: ReferenceModel, keys: np.ndarray, gates: np.ndarray, layer: int, pool: int) -> np.ndarray:
+    """The keys of `pool` positions each, weighted by a softmax over their gates, column by column."""
+    count = len(keys) // pool
+    places = model.tensors[f"blk.{layer}.indexer_compressor_ape.weight"]
+    weights = softmax((gates[: count * pool].reshape(count, pool, -1) + places).swapaxes(1, 2)).swapaxes(1, 2)
+    return np.asarray((weights * keys[: count * pool].reshape(count, pool, -1)).sum(1))
 
 
 def rotated(model: ReferenceModel, x: np.ndarray, turned: Rotation) -> np.ndarray:
@@ -70,19 +85,28 @@ def rotated(model: ReferenceModel, x: np.ndarray, turned: Rotation) -> np.ndarra
     return out
 
 
-def choose(scores: np.ndarray, top_k: int) -> np.ndarray:
-    """True where a query's score is one of its `top_k` highest of the positions up to its own: (n, n)."""
-    out = np.zeros(scores.shape, bool)
+def choose(scores: np.ndarray, top_k: int, pool: int = 1) -> np.ndarray:
+    """True where a query's score is one of its `top_k` highest of the positions up to its own: (n, n).
+
+    Of keys that `pool` positions share, all of these; and the newest ones, which share none yet.
+    """
+    n = len(scores)
+    out = np.zeros((n, n), bool)
     for m, row in enumerate(scores):
-        out[m, highest([float(score) for score in row[: m + 1]], top_k)] = True
+        seen = (m + 1) // pool
+        out[m, seen * pool : m + 1] = True
+        for key in highest([float(score) for score in row[:seen]], top_k):
+            out[m, key * pool : (key + 1) * pool] = True
     return out
 
 
-def margin(scores: np.ndarray, top_k: int) -> float:
+def margin(scores: np.ndarray, top_k: int, pool: int = 1) -> float:
     """The smallest gap between the lowest score that is chosen and the next other one, in deviations of a row."""
     found = math.inf
-    for m, row in enumerate(scores[top_k:], top_k):
-        ordered = np.sort(row[: m + 1])[::-1]
+    for m, row in enumerate(scores):
+        if (m + 1) // pool <= top_k:
+            continue
+        ordered = np.sort(row[: (m + 1) // pool])[::-1]
         lowest = ordered[top_k - 1]
         gaps = np.abs(ordered - lowest)
         others = ordered < lowest
