@@ -22,7 +22,8 @@ PLACES = ((62, 1), (63, 1), (64, 1), (0, 0), (190, 2), (3, 3), (33, 4))  # of a 
 
 def indexed(bench: Bench, ops: Ops, shape: IndexShape) -> tuple[Indexed, Cache]:
     """What an index reads, random, and a cache whose index has a key for each position of a sequence."""
-    q, rows = ops.rows("index_q", shape.heads * shape.size), ops.rows("index_rows", shape.size + shape.heads)
+    joins, size = shape.pool > 1, shape.size
+    q, rows = ops.rows("index_q", shape.heads * size), ops.rows("index_rows", (1 + joins) * size + shape.heads)
     bench.fill(q)
     bench.fill(rows)
     group = page_group(ops.plan, 0)
@@ -30,9 +31,10 @@ def indexed(bench: Bench, ops: Ops, shape: IndexShape) -> tuple[Indexed, Cache]:
     cache = replace(cache, index=index.make_index_cache(ops.plan, 0, shape, group))
     assert cache.index
     bench.fill(cache.index)
-    bench.data["freqs"] = np.frombuffer(table(frequencies(shape.rope, 10000.0)), np.uint32).copy()
-    rope = Rope(shape.rope, False, ops.buffer("freqs", (shape.rope // 2,), "u32", "state"), 1.25)
-    return Indexed(q, rows, bench.vector("norm", 2 * shape.size), rope), cache
+    freqs = ops.buffer("freqs", (max(4, shape.rope // 2),), "u32", "state")
+    bench.data["freqs"] = np.resize(np.frombuffer(table(frequencies(shape.rope or 8, 10000.0)), np.uint32), freqs.shape)
+    places = bench.vector("places", shape.pool * size) if joins else None
+    return Indexed(q, rows, bench.vector("norm", 2 * size), Rope(shape.rope, False, freqs, 1.25), places), cache
 
 
 @in_pairs(("batch", [1, 5]), ("neox, first", [(False, 12), (True, 0), (True, 4)]))
@@ -89,6 +91,45 @@ def test_scores_of_packed_sequences(bench: Bench, shape: IndexShape) -> None:
     _check_scores(bench, ops, shape, [range(begin, m + 1) for m, begin in enumerate(begins)])
 
 
+@in_turn(
+    "pool, n, pos, places",
+    [(4, 9, 57, ()), (2, 1, 63, ()), (3, 5, 0, ()), (4, 7, 0, PLACES), (3, 7, 0, PLACES)],
+    [*SWIFTSHADER, "lavapipe: f16"],
+)
+def test_joined_keys(bench: Bench, pool: int, n: int, pos: int, places: tuple[tuple[int, int], ...]) -> None:
+    """Keys of positions in two pages are joined where the last one is the batch's; other rows stay as they are."""
+    shape = IndexShape(3, 20, 4 * pool, 0, False, pool=pool)
+    ops = bench.begin(Setup(batch=8 if places else n + (n > 1), n=n, pos=pos, n_ctx=192, seq=2, places=places))
+    given, cache = indexed(bench, ops, shape)
+    index.choose(ops, given, cache, shape)
+    assert cache.index
+    before = bench.data[cache.index.name].copy()
+    ops.ops[:] = [op for op in ops.ops if op.kernel in ("index_append", "index_join")]
+    gpu, host = (found[cache.index.name] for found in bench.run(ops))
+    appended = places or [(pos + m, 2) for m in range(n)]
+    rows = np.array([bench.cache_rows([at], seq)[0] for at, seq in appended])
+    last = np.array([(at + 1) % pool == 0 for at, _ in appended])
+    assert last.any()
+    check(bench, gpu[rows, :40], host[rows, :40], 1e-10)
+    check(bench, gpu[rows[last], 40:], host[rows[last], 40:], 1e-10)
+    np.testing.assert_array_equal(gpu[rows[~last], 40:], before[rows[~last], 40:])
+    others = np.setdiff1d(np.arange(len(before)), rows)
+    np.testing.assert_array_equal(gpu[others], before[others])
+
+
+@in_turn(
+    "pool, n, pos, segments",
+    [(4, 9, 57, ()), (2, 1, 63, ()), (3, 5, 0, ()), (4, 48, 0, (35, 4, 9))],
+    [*SWIFTSHADER, "lavapipe: f16"],
+)
+def test_scores_of_joined_keys(bench: Bench, pool: int, n: int, pos: int, segments: tuple[int, ...]) -> None:
+    """As many scores as a token sees joined keys, counted from its sequence's beginning."""
+    ops = bench.begin(Setup(batch=n + (n > 1), n=n, pos=pos, n_ctx=192, seq=2, segments=segments))
+    begins = np.repeat(np.cumsum((0, *segments[:-1])), segments) if segments else [0] * n
+    seen = [range((pos + m + 1 - begin) // pool) for m, begin in enumerate(begins)]
+    _check_scores(bench, ops, IndexShape(3, 20, 2 * pool, 0, False, pool=pool), seen)
+
+
 def _check_scores(bench: Bench, ops: Ops, shape: IndexShape, seen: list[range]) -> None:
     given, cache = indexed(bench, ops, shape)
     index.choose(ops, given, cache, shape)
@@ -139,6 +180,25 @@ def test_the_highest_of_packed_sequences(bench: Bench, top_k: int, values: int) 
     for m, begin in enumerate(begins):
         assert not chosen[m, begin // 32 * 32 : begin].any()
         assert chosen[m, begin : m + 1].sum() == min(top_k, m + 1 - begin)
+
+
+@in_turn(
+    "top_k, values, pool, segments",
+    [(3, 2, 4, ()), (7, 100, 2, ()), (40, 3, 2, ()), (1, 1, 3, ()), (2, 2, 4, (35, 4, 9)), (3, 50, 3, (2, 37, 9))],
+    [*SWIFTSHADER, "lavapipe: f16"],
+)
+def test_the_highest_of_joined_keys(
+    bench: Bench, top_k: int, values: int, pool: int, segments: tuple[int, ...]
+) -> None:
+    """All positions of a key are chosen, and the newest ones, which have none yet."""
+    n, pos = 48, 0 if segments else 70
+    ops = bench.begin(Setup(batch=n + 1, n=n, pos=pos, n_ctx=192, seq=2, segments=segments))
+    chosen = _choose(bench, ops, top_k, values, pool)
+    begins = np.repeat(np.cumsum((0, *segments[:-1])), segments) if segments else [0] * n
+    for m, begin in enumerate(begins):
+        count = pos + m + 1 - begin
+        assert chosen[m, begin : pos + m + 1].sum() == pool * min(top_k, count // pool) + count % pool
+        assert chosen[m, pos + m + 1 - count % pool : pos + m + 1].all()
 
 
 def _choose(bench: Bench, ops: Ops, top_k: int, values: int, pool: int = 1) -> np.ndarray:

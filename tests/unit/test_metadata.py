@@ -112,7 +112,10 @@ def test_what_no_kernel_runs_of_glm_5_3_is_refused(changes: dict[str, Any], says
 
 
 def test_limits_of_shared_experts_are_the_others_where_the_file_has_none() -> None:
-    assert config("latent/glm5-next.F16", **{"context_length": 4096}).context_length == 256
+    assert config("latent/glm5-next-top8.F16").layer(1).index == IndexShape(3, 64, 8, 0, False, eps=0.0, pool=4)
+    assert config("latent/glm5-next-top8.F16").layer(0).index is None
+    own = [config("latent/glm5-next-top28.F16").layer(i).index for i in (0, 2)]
+    assert [index.own for index in own] == [True, False]
     assert config("latent/glm5-next.F16").layer(0).activation == "clamped_silu<0.30000001192092896"
     assert config("latent/glm5-next.F16").layer(0).expert_activation == "silu"
     assert config("latent/glm5-next-shared.F16").layer(0).activation == "clamped_silu<0.5"

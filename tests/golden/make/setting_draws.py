@@ -215,14 +215,14 @@ def _lists(made: Settings, used: Settings, random: Random) -> Settings:
     return out
 
 
-INDEXED = ("deepseek32", "dots3note", "glm-dsa", "hy_v4")  # architectures whose index is computed
+INDEXED = ("deepseek32", "dots3note", "glm-dsa", "glm5-next", "hy_v4")  # architectures whose index is computed
 
 
 def drawn_index(made: Settings, used: Settings, random: Random) -> Settings:
     """An index that chooses fewer positions than most prompts have. Its heads are as wide as llama.cpp allows."""
     if used["arch"] not in INDEXED or "index" not in used:
         return {}
-    top_k = int(random.choice([1, 2, 3, 5, 8, 13, 24, 40, 100, 256]))
+    top_k = int(random.choice([1, 2, 3, 5, 8, 13, 24, 40, 100, 256])) * int(made.get("pooled", 1))
     out: Settings = {"index": (int(random.choice([1, 2, 3, 4, 8, 16])), int(random.choice([64, 128])), top_k)}
     if used["arch"] in ("glm-dsa", "hy_v4") and random.random() < SHAPED:
         out["sharing"] = [1, *(int(random.random() < SHAPED) for _ in range(made["n_layer"] - 1))]
