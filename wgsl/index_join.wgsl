@@ -5,7 +5,7 @@
 #param ROW // columns of a row of the cache
 #param WG
 #include "lib/sequence.wgsl"
-@bind var<storage, read> places: array<f32>; // (POOL, SIZE): added to the gates of each
+@bind var<storage, read> gate_bias: array<f32>; // (POOL, SIZE): added to the gates of each
 @bind var<storage, read_write> k_cache: array<f32>; // (rows, ROW)
 #include "lib/pages.wgsl"
 
@@ -24,7 +24,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     for (var r = 0u; r < POOL; r++) {
       let s = last + 1u - POOL + r;
       let at = row_in(page_of(s, seq), s) * ROW + i;
-      let gate = k_cache[at + SIZE] + places[r * SIZE + i];
+      let gate = k_cache[at + SIZE] + gate_bias[r * SIZE + i];
       let new_top = max(top, gate);
       let e = exp(gate - new_top);
       let rescale = exp(top - new_top);

@@ -25,7 +25,7 @@ def index_append(c: Call) -> None:
 
 def index_join(c: Call) -> None:
     size, pool = c.params["SIZE"], c.params["POOL"]
-    places = c["places"].reshape(-1)[: pool * size].reshape(pool, size)
+    places = c["gate_bias"].reshape(-1)[: pool * size].reshape(pool, size)
     for m in np.flatnonzero((c.offsets + 1) % pool == 0):
         rows = c.rows_of(c.positions[m] + 1 - pool + np.arange(pool), int(c.sequences[m]))
         gates = c["k_cache"][rows, size : 2 * size] + places

@@ -19,7 +19,7 @@ def index_append(m: Calls, op: Op) -> None:
 def index_join(m: Calls, op: Op) -> None:
     m.add(
         "index_join", **batch_fields(m, op), **segment_fields(op), **paging_fields(op), size=op.params["SIZE"],
-        pool=op.params["POOL"], row=op.params["ROW"], places=m.address(op, "places"), k=m.address(op, "k_cache"),
+        pool=op.params["POOL"], row=op.params["ROW"], places=m.address(op, "gate_bias"), k=m.address(op, "k_cache"),
     )  # fmt: skip
 
 

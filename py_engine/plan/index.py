@@ -131,7 +131,7 @@ def _join(ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: IndexS
         | cache.paging
         | ops.state_params,
         {},
-        {"state": ops.state, "places": given.places, "k_cache": keys},
+        {"state": ops.state, "gate_bias": given.places, "k_cache": keys},
         PerToken(),
     )
 
