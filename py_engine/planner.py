@@ -322,7 +322,8 @@ def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
     if cfg.latent:
         cache = make_latent_cache(plan, layer, cfg.latent, kv_type, page_group(plan, cfg.windows[layer]))
         return _with_index(cfg, plan, layer, cache)
-    return make_cache(plan, layer, cols, kv_type, page_group(plan, cfg.windows[layer]))
+    cache = make_cache(plan, layer, cols, kv_type, page_group(plan, cfg.windows[layer]))
+    return _with_index(cfg, plan, layer, cache)
 
 
 def _with_index(cfg: Config, plan: Plan, layer: int, cache: Cache) -> Cache:

@@ -39,7 +39,7 @@ void index_join_work(const index_join_call *r, u32 chunk, u32 chunks, u8 *scratc
     for (u32 again = 0; again < 2; again++) { // the largest gates, then the sums
       for (u32 i = 0; i < r->pool; i++) {
         const u32 row = cache_row(r->state, r->table, r->pages, r->page, seq, pos + 1 - r->pool + i);
-        const f32 *key = ROW(r->k, r->row, row), *gates = key + r->size, *place = AT(f32, r->places) + i * r->size;
+        const f32 *key = ROW(r->k, r->row, row), *gates = key + r->size, *place = AT(f32, r->gate_bias) + i * r->size;
         for (u32 k = 0; k < r->size; k++) {
           if (!again) {
             tops[k] = MAX(tops[k], gates[k] + place[k]);
@@ -78,7 +78,10 @@ void index_scores_work(const index_scores_call *r, u32 chunk, u32 chunks, u8 *sc
       const u32 pos = r->pool > 1 ? segment(r->state, r->segments, m).first + (s + 1) * r->pool - 1 : s;
       const f32 *key = ROW(r->k, r->row, cache_row(r->state, r->table, r->pages, r->page, seq, pos)) + r->row - r->size;
       f32 sum = 0;
-      for (u32 h = 0; h < r->heads; h++) sum += weights[h] * r->scale * MAX(product(q + h * r->size, key, r->size), 0);
+      for (u32 h = 0; h < r->heads; h++) {
+        const f32 weight = r->weighted ? weights[h] * r->scale : r->scale;
+        sum += weight * MAX(product(q + h * r->size, key, r->size), 0);
+      }
       to[s] = sum;
     }
   }

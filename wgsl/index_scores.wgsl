@@ -8,6 +8,7 @@
 #param POOL // positions whose keys are joined; 1: none are
 #param ROW // columns of a row of the cache
 #param WIDTH // floats of a row of scores
+#param WEIGHTED // 0: heads have no weights
 #param WG
 
 struct Params {
@@ -21,7 +22,9 @@ struct Params {
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> q: array<vec4f>; // (n, q_stride)
+#if WEIGHTED
 @bind var<storage, read> x: array<f32>; // (n, x_stride)
+#endif
 @bind var<storage, read> k_cache: array<vec4f>; // (rows, ROW): a key; of joined ones, the last SIZE columns
 @bind var<storage, read_write> scores: array<f32>; // (tokens, WIDTH)
 #include "lib/pages.wgsl"
@@ -77,7 +80,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       for (var c = 0u; c < VECS; c++) {
         products += dot(q[m * (p.q_stride / 4u) + h * VECS + c], keys[j][c]);
       }
+#if WEIGHTED
       sum += x[m * p.x_stride + p.x_first + h] * p.scale * max(products, 0.0);
+#else
+      sum += p.scale * max(products, 0.0);
+#endif
     }
     partial[t] = sum;
     workgroupBarrier();

@@ -95,10 +95,11 @@ FIELDS: dict[str, list[str]] = {
         " scale:f freqs k v x x_stride y y_stride after per_head",
         "latent_append": f"{_CACHE} halves heads nope rope rank neox eps:f scale:f freqs norm q q_stride kv kv_stride k"
         " y y_stride",
-        "index_append": f"{_CACHE} heads size rope first row neox eps:f scale:f freqs norm x x_stride k y y_stride",
-        "index_join": f"{_CACHE} size pool row places k",
-        "index_scores": f"{_CACHE} heads size pool row first tokens width scale:f q q_stride x x_stride x_first k"
-        " scores",
+        "index_append": f"{_CACHE} heads size rope first row raw neox eps:f scale:f freqs norm x x_stride k y y_stride",
+        "index_join": f"{_CACHE} size pool row gate_bias k",
+        "index_join_raw": f"{_CACHE} size pool rope first row neox eps:f scale:f freqs norm k",
+        "index_scores": f"{_CACHE} heads size pool row weighted first tokens width scale:f q q_stride x x_stride"
+        " x_first k scores",
         "index_choose": "state per_token segments top_k pool first tokens width scores heap mask",
         "head_products": "state transposed heads w type rows cols w_first w_head x x_stride x_first x_head y y_stride"
         " y_first y_head",

@@ -6,18 +6,23 @@ import numpy as np
 
 from py_engine.cpu.attention import rotate
 from py_engine.cpu.call import Array, Call
+from py_engine.cpu.numerics import normed
 
 BITS = 32  # positions in a word of the mask
 
 
 def index_append(c: Call) -> None:
     heads, size = c.params["HEADS"], c.params["SIZE"]
-    y = c["y"][: c.n, : heads * size]
+    y, rows = c["y"][: c.n, : heads * size], c.rows_of(c.positions, c.sequences)
+    if c.params["RAW"]:
+        factors = c["norm"].reshape(-1)[:size]
+        y[:] = _rotated(c, normed(y.reshape(c.n, heads, size), factors, c.consts["eps"]).reshape(c.n, -1))
+        c["k_cache"][rows, :size] = c["x"][: c.n, :size]
+        return
     y[:] = _rotated(c, y)
     key, (factors, biases) = c["x"][: c.n, :size], c["norm"].reshape(-1)[: 2 * size].reshape(2, size)
     key = key - key.mean(axis=1, keepdims=True, dtype=np.float32)
     key = key / np.sqrt((key * key).mean(axis=1, keepdims=True) + np.float32(c.consts["eps"])) * factors + biases
-    rows = c.rows_of(c.positions, c.sequences)
     c["k_cache"][rows, :size] = _rotated(c, key)
     if c.params["ROW"] > size:
         c["k_cache"][rows, size : 2 * size] = c["x"][: c.n, size : 2 * size]
@@ -35,16 +40,29 @@ def index_join(c: Call) -> None:
         )
 
 
-def _rotated(c: Call, x: Array) -> Array:
-    """x (n, heads * size) with the rotated dimensions of each head."""
+def index_join_raw(c: Call) -> None:
+    size, pool = c.params["SIZE"], c.params["POOL"]
+    last = np.flatnonzero((c.offsets + 1) % pool == 0)
+    if not len(last):
+        return
+    before = c.positions[last, None] + 1 - pool + np.arange(pool)  # (joined keys, pool)
+    rows = c.rows_of(before, c.sequences[last, None])
+    keys = c["k_cache"][rows, :size].mean(axis=1, dtype=np.float32)
+    keys = normed(keys, c["norm"].reshape(-1)[size : 2 * size], c.consts["eps"])
+    c["k_cache"][rows[:, -1], size : 2 * size] = _rotated(c, keys, c.offsets[last, None] + 1 - pool)
+
+
+def _rotated(c: Call, x: Array, offsets: Array | None = None) -> Array:
+    """x (n, heads * size) with the rotated dimensions of each head. `offsets` (n, 1): of the tokens if None."""
     size, first, rope = c.params["SIZE"], c.params["FIRST"], c.params["ROPE"]
     if not rope:
         return x
     rotation = Call({"ROPE_DIM": rope, "HEAD_DIM": rope, "NEOX": c.params["NEOX"]}, c.consts, c.buffers, c.states,
                     c.tables, c.grid)  # fmt: skip
-    found = np.array(x).reshape(c.n, -1, size)
-    part = np.ascontiguousarray(found[:, :, first : first + rope]).reshape(c.n, -1)
-    found[:, :, first : first + rope] = rotate(rotation, part, c.rotary_positions).reshape(c.n, -1, rope)
+    found = np.array(x).reshape(len(x), -1, size)
+    part = np.ascontiguousarray(found[:, :, first : first + rope]).reshape(len(x), -1)
+    places = c.offsets[:, None] if offsets is None else offsets
+    found[:, :, first : first + rope] = rotate(rotation, part, places).reshape(len(x), -1, rope)
     return found.reshape(x.shape)
 
 
@@ -54,7 +72,9 @@ def index_scores(c: Call) -> None:
         seen, seq = _keys(c, m), int(c.sequences[m])
         keys = c["k_cache"][c.rows_of(_places(c, m, seen)[:, -1], seq), c.params["ROW"] - size :]
         products = np.maximum(c["q"][m, : heads * size].reshape(heads, size) @ keys.T, np.float32(0))
-        weights = c["x"][m, k["x_first"] : k["x_first"] + heads] * np.float32(k["scale"])
+        weights = np.full(heads, k["scale"], np.float32)
+        if c.params["WEIGHTED"]:
+            weights *= c["x"][m, k["x_first"] : k["x_first"] + heads]
         c["scores"][row, seen] = weights @ products
 
 

@@ -224,6 +224,7 @@ class Config:
     adds_embeddings: bool = False  # each layer adds them again, with a factor of its own
     attention_soft_cap: float = 0.0
     final_soft_cap: float = 0.0
+    context_with_media: int = 0  # most positions of a context with pictures or sound, if it is less; 0: it is not
     embedding_scale: float = 1.0
     scaled_media: bool = False  # embeddings of media are scaled as those of tokens are
     residual_scale: float = 1.0

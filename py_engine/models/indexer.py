@@ -47,8 +47,8 @@ class Reading:
 
     h: Buffer  # the layer's input
     norm: Weight | None  # that h is yet to be normalised with
-    low: Buffer  # the latent of the queries, not normalised, in the first columns
     rope: Rope
+    low: Buffer | None = None  # the latent of the queries, not normalised, in the first columns
 
 
 def chosen_positions(cfg: Config, w: Weights, ops: Ops, b: str, given: Reading, cache: Cache) -> Buffer | None:
@@ -58,6 +58,7 @@ def chosen_positions(cfg: Config, w: Weights, ops: Ops, b: str, given: Reading, 
         return None
     if not shape.own:
         return index.mask(ops)
+    assert given.low
     n, rank = cfg.embedding_length, w.rows(b + "attn_q_a.weight")
     low_norm = w.vector((b + "attn_q_a_norm.weight", rank))
     matrix = w.matrix(b + "indexer.attn_q_b.weight", shape.heads * shape.size, rank)
@@ -67,5 +68,21 @@ def chosen_positions(cfg: Config, w: Weights, ops: Ops, b: str, given: Reading, 
     stack = w.stack([key, *gates, weights], n)
     rows = ops.normed_stack("index_rows", given.h, Projection(stack, None, given.norm, cfg.eps))
     norm = w.vector(*((f"{b}indexer.k_norm.{part}", shape.size) for part in ("weight", "bias")))
-    places = w.vector((b + "indexer_compressor_ape.weight", shape.pool * shape.size)) if gates else None
-    return index.choose(ops, Indexed(q, rows, norm, given.rope, places), cache, shape)
+    gate_bias = w.vector((b + "indexer_compressor_ape.weight", shape.pool * shape.size)) if gates else None
+    return index.choose(ops, Indexed(q, rows, norm, given.rope, gate_bias), cache, shape)
+
+
+def raw_positions(cfg: Config, w: Weights, ops: Ops, b: str, given: Reading, cache: Cache) -> Buffer | None:
+    """As chosen_positions(), by an index that reads the layer's input alone, and joins keys before their norm."""
+    shape = cfg.index
+    if shape is None or not shape.chooses(ops.plan):
+        return None
+    n, rows = cfg.embedding_length, shape.heads * shape.size
+    q, key = (
+        ops.normed_stack(
+            name, given.h, Projection([w.matrix(f"{b}indexer.{tensor}.weight", count, n)], None, given.norm, cfg.eps)
+        )
+        for name, tensor, count in (("index_q", "q_proj", rows), ("index_rows", "k_proj", shape.size))
+    )
+    norms = w.vector(*((f"{b}indexer.{part}_norm.weight", shape.size) for part in ("q", "k")))
+    return index.choose(ops, Indexed(q, key, norms, given.rope), cache, shape)

@@ -63,7 +63,7 @@ class LatentLayer:
         cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
         q, kv = self._inputs(h, norm)
         # a stack of the queries' latent and kv, if the index needs that
-        mask = chosen_positions(cfg, w, ops, b, Reading(h, norm, kv.buffer, rope), cache)
+        mask = chosen_positions(cfg, w, ops, b, Reading(h, norm, rope, kv.buffer), cache)
         if cfg.temperature:
             scale_queries(ops, q, shape.heads * (shape.nope + shape.rope), cfg.temperature)
         given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)

@@ -4,6 +4,9 @@ An index has a few heads of queries, and a key for each position in a cache of i
 over the heads of a weight, which the token decides, times the product of query and key where that is above zero. The
 `top_k` highest scores become a mask with a bit for each position of the context, which attention reads.
 
+Qwen 4's index differs ("raw"): its queries have an RMS norm, keys are joined by their mean, then normalised and rotated
+to the first one's position, and heads have no weights.
+
 An index may join the keys of `pool` positions, and choose as many positions at once. The newest ones of a token, whose
 keys are not joined yet, are always chosen. The row of the cache of the last position also has the joined key.
 
@@ -42,12 +45,13 @@ class IndexShape:
     first: int = 0
     eps: float = 1e-6  # of the layer norm of keys
     pool: int = 1  # positions whose keys are joined
+    raw: bool = False  # keys are joined before their norm
     own: bool = True  # the layer has the index; else it uses what the last one before has chosen
 
     @property
     def row(self) -> int:
-        """Columns of a row of the cache: a key, and if keys are joined, its gates and the joined key."""
-        return self.size if self.pool == 1 else 3 * self.size
+        """Columns of a row of the cache: a key; if keys are joined, also its gates and the joined key."""
+        return self.size if self.pool == 1 else (2 if self.raw else 3) * self.size
 
     def chooses(self, plan: Plan) -> bool:
         """Whether a context may have positions that are not chosen."""
@@ -59,10 +63,10 @@ class Indexed:
     """What an index is computed from: rows of the batch."""
 
     q: Buffer  # (n, heads * size), rotated in place
-    rows: Buffer  # (n, size + heads): the key, its gates if keys are joined, and the heads' weights
-    norm: Weight  # of the key: factors, then biases
+    rows: Buffer  # (n, size + heads): the key, its gates if keys are joined, and the heads' weights; raw: the key alone
+    norm: Weight  # of the key: factors, then biases; raw: the factors of a query head, then of a joined key
     rope: Rope
-    places: Weight | None = None  # (pool, size) if keys are joined: added to the gates of each
+    gate_bias: Weight | None = None  # (pool, size) if keys have gates: added to those of each
 
 
 def make_index_cache(plan: Plan, layer: int, shape: IndexShape, group: PageGroup) -> Buffer:
@@ -110,7 +114,7 @@ def _append(ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: Inde
     ops.add(
         "index_append",
         {"HEADS": shape.heads, "SIZE": shape.size, "ROPE": shape.rope, "NEOX": int(shape.neox)}
-        | {"FIRST": shape.first, "ROW": shape.row, "WG": APPENDING_THREADS}
+        | {"FIRST": shape.first, "ROW": shape.row, "RAW": int(shape.raw), "WG": APPENDING_THREADS}
         | cache.paging
         | ops.state_params,
         {"x_stride": given.rows.shape[1], "y_stride": given.q.shape[1], "rope_scale": given.rope.scale}
@@ -124,16 +128,19 @@ def _append(ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: Inde
 
 def _join(ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: IndexShape) -> None:
     """Join the keys whose last one is the batch's."""
-    assert given.places
-    ops.add(
-        "index_join",
-        {"SIZE": shape.size, "POOL": shape.pool, "ROW": shape.row, "WG": APPENDING_THREADS}
-        | cache.paging
-        | ops.state_params,
-        {},
-        {"state": ops.state, "gate_bias": given.places, "k_cache": keys},
-        PerToken(),
-    )
+    params = {"SIZE": shape.size, "POOL": shape.pool, "ROW": shape.row, "WG": APPENDING_THREADS} | cache.paging
+    params |= ops.state_params
+    if shape.raw:
+        ops.add(
+            "index_join_raw",
+            params | {"ROPE": shape.rope, "FIRST": shape.first, "NEOX": int(shape.neox)},
+            {"rope_scale": given.rope.scale, "eps": shape.eps},
+            {"state": ops.state, "norm": given.norm, "rope_freqs": given.rope.freqs, "k_cache": keys},
+            PerToken(),
+        )
+        return
+    assert given.gate_bias
+    ops.add("index_join", params, {}, {"state": ops.state, "gate_bias": given.gate_bias, "k_cache": keys}, PerToken())
 
 
 def _add_scores(
@@ -143,17 +150,19 @@ def _add_scores(
     while positions > 1 and positions * shape.size // 4 > KEY_VECTORS:
         positions //= 2
     weights = Columns(given.rows, shape.size if shape.pool == 1 else 2 * shape.size)
+    scale = (shape.size * (1 if shape.raw else shape.heads)) ** -0.5
     tokens = 1 if ops.small_batch or shape.pool > 1 else TOKENS
     ops.add(
         "index_scores",
         {"HEADS": shape.heads, "SIZE": shape.size, "TS": positions, "TM": tokens, "WG": SCORING_THREADS}
-        | {"WIDTH": scores.shape[1], "POOL": shape.pool, "ROW": shape.row}
+        | {"WIDTH": scores.shape[1], "POOL": shape.pool, "ROW": shape.row, "WEIGHTED": int(not shape.raw)}
         | cache.paging
         | ops.state_params,
         {"first": first, "tokens": scores.shape[0]}
         | {"q_stride": given.q.shape[1], "x_stride": weights.buffer.shape[1], "x_first": weights.first}
-        | {"scale": (shape.size * shape.heads) ** -0.5},
-        {"state": ops.state, "q": given.q, "x": given.rows, "k_cache": keys, "scores": scores},
+        | {"scale": scale},
+        {"state": ops.state, "q": given.q, "k_cache": keys, "scores": scores}
+        | ({} if shape.raw else {"x": given.rows}),
         PerToken(tokens),
         -(-scores.shape[1] // (positions * shape.pool)),
         contexts=Contexts(positions * shape.pool),

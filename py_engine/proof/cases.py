@@ -331,7 +331,7 @@ def _capacity(op: Op, plan: Plan) -> int:
             return shapes[name][0]
     if op.kernel == "activate":
         return shapes["x"][0] // (op.grid[2] if isinstance(op.grid[2], int) else 1)
-    if op.kernel == "index_join":  # it binds no rows of the batch
+    if op.kernel.startswith("index_join"):  # it binds no rows of the batch
         return plan.batch
     if op.kernel in ("normalize", "pick_rows"):
         return op.bindings["y"].shape[0]  # type: ignore[union-attr]

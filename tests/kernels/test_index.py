@@ -22,7 +22,7 @@ PLACES = ((62, 1), (63, 1), (64, 1), (0, 0), (190, 2), (3, 3), (33, 4))  # of a 
 
 def indexed(bench: Bench, ops: Ops, shape: IndexShape) -> tuple[Indexed, Cache]:
     """What an index reads, random, and a cache whose index has a key for each position of a sequence."""
-    joins, size = shape.pool > 1, shape.size
+    joins, size = shape.pool > 1 and not shape.raw, shape.size
     q, rows = ops.rows("index_q", shape.heads * size), ops.rows("index_rows", (1 + joins) * size + shape.heads)
     bench.fill(q)
     bench.fill(rows)
@@ -33,8 +33,8 @@ def indexed(bench: Bench, ops: Ops, shape: IndexShape) -> tuple[Indexed, Cache]:
     bench.fill(cache.index)
     freqs = ops.buffer("freqs", (max(4, shape.rope // 2),), "u32", "state")
     bench.data["freqs"] = np.resize(np.frombuffer(table(frequencies(shape.rope or 8, 10000.0)), np.uint32), freqs.shape)
-    places = bench.vector("places", shape.pool * size) if joins else None
-    return Indexed(q, rows, bench.vector("norm", 2 * size), Rope(shape.rope, False, freqs, 1.25), places), cache
+    bias = bench.vector("gate_bias", shape.pool * size) if joins else None
+    return Indexed(q, rows, bench.vector("norm", 2 * size), Rope(shape.rope, False, freqs, 1.25), bias), cache
 
 
 @in_pairs(("batch", [1, 5]), ("neox, first", [(False, 12), (True, 0), (True, 4)]))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from tests.golden.make.reference_attention import Rotation
+from tests.golden.make.reference_attention import Rotation, rotate, rotation
 from tests.golden.make.reference_model import ReferenceModel, softmax
 
 EPSILON = 1e-6  # of the norm of the index's keys
@@ -31,6 +31,23 @@ def hidden_positions(
         model.index_margin = min(model.index_margin, margin(found, top_k // pool, pool))
     assert model.hidden_positions is not None
     return model.hidden_positions
+
+
+def raw_hidden_positions(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray | None:
+    """As hidden_positions(), of Qwen 4, whose index joins keys by their mean, before their norm and rotation."""
+    ratios, top_k = model.key("attention.compress_ratios", 0), model.key("attention.indexer.top_k", 0)
+    pool = ratios[layer] if isinstance(ratios, list) else ratios
+    if model.architecture != "qwen4exp" or not pool or len(x) <= top_k:
+        return None
+    prefix, size, count = f"blk.{layer}.indexer.", model.key("attention.indexer.key_length"), len(x) // pool
+    q = model.norm(model.linear(x, prefix + "q_proj").reshape(len(x), -1, size), prefix + "q_norm")
+    k = model.linear(x, prefix + "k_proj")[: count * pool].reshape(count, pool, size).mean(1)
+    k = model.norm(k, prefix + "k_norm")
+    q = rotate(model, q, rotation(model, np.arange(len(x)), layer))
+    k = rotate(model, k[:, None], rotation(model, np.arange(count) * pool, layer))[:, 0]
+    found = np.maximum(np.einsum("qhd,kd->qhk", q, k), 0).sum(1) / math.sqrt(size)
+    model.index_margin = min(model.index_margin, margin(found, top_k // pool, pool))
+    return ~choose(found, top_k // pool, pool)
 
 
 def has_index(model: ReferenceModel, layer: int) -> bool:
