@@ -43,7 +43,7 @@ WIDE = {"llama/llama.Q4_K_M", "gemma/gemma3n.F16", "qwen35/qwen35moe.F16", "rwkv
 # runs them here, too.
 KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_XXS", "TQ1_0", "MXFP4"}
 # An index that chooses a small part of the positions has near ties, which f16's roundings would decide otherwise.
-SMALL_TOP_K = {
+SMALL_TOP_K = {"qwen35/qwen4exp-top8.F16"} | {
     f"latent/{name}.F16"
     for name in ("deepseek32-top6", "dots3note-top8", "glm-dsa-top9", "glm5-next-top8", "hy_v4-top5")
 }

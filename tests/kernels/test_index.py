@@ -118,6 +118,39 @@ def test_joined_keys(bench: Bench, pool: int, n: int, pos: int, places: tuple[tu
 
 
 @in_turn(
+    "pool, n, pos, neox, first",
+    [(4, 9, 57, True, 0), (2, 1, 63, False, 4), (3, 5, 0, True, 12)],
+    [*SWIFTSHADER, "lavapipe: f16"],
+)
+def test_keys_that_are_joined_before_their_norm(
+    bench: Bench, pool: int, n: int, pos: int, neox: bool, first: int
+) -> None:
+    """Queries are normalised and rotated, keys stored as they are, joined ones rotated to the first one's position."""
+    shape = IndexShape(3, 20, 4 * pool, 8, neox, first=first, eps=0.3, pool=pool, raw=True)
+    ops = bench.begin(Setup(batch=n + (n > 1), n=n, pos=pos, n_ctx=192, seq=2))
+    given, cache = indexed(bench, ops, shape)
+    index.choose(ops, given, cache, shape)
+    assert cache.index
+    name, before = cache.index.name, bench.data[cache.index.name].copy()
+    gpu, host = bench.run(ops)
+    check(bench, gpu[given.q.name][:n, :60], host[given.q.name][:n, :60], 1e-10)
+    np.testing.assert_array_equal(gpu[given.q.name][n:], bench.data[given.q.name][n:])
+    rows, last = bench.cache_rows(range(pos, pos + n), 2), (np.arange(pos, pos + n) + 1) % pool == 0
+    np.testing.assert_array_equal(gpu[name][rows, :20], bench.data[given.rows.name][:n, :20])
+    check(bench, gpu[name][rows[last], 20:], host[name][rows[last], 20:], 1e-10)
+    np.testing.assert_array_equal(gpu[name][rows[~last], 20:], before[rows[~last], 20:])
+    others = np.setdiff1d(np.arange(len(before)), rows)
+    np.testing.assert_array_equal(gpu[name][others], before[others])
+    scores = next(op.bindings["scores"].name for op in ops.ops if op.kernel == "index_scores")
+    seen = [(pos + m + 1) // pool for m in range(n)]
+    for m, count in enumerate(seen):
+        check(bench, gpu[scores][m, :count], host[scores][m, :count], 1e-9)
+        assert np.isnan(gpu[scores][m, count:]).all()
+    mask = index.mask(ops).name
+    np.testing.assert_array_equal(gpu[mask], host[mask])
+
+
+@in_turn(
     "pool, n, pos, segments",
     [(4, 9, 57, ()), (2, 1, 63, ()), (3, 5, 0, ()), (4, 48, 0, (35, 4, 9))],
     [*SWIFTSHADER, "lavapipe: f16"],
@@ -264,6 +297,12 @@ def test_attention_of_a_prompt(bench: Bench, heads: tuple[int, int, int], n: int
     _check_attention(bench, ops, heads, odds, [(pos + m, 3) for m in range(n)])
 
 
+@in_turn("n, pos", [(1, 150), (9, 100)], BOTH_ADAPTERS)
+def test_attention_over_a_quantised_cache(bench: Bench, n: int, pos: int) -> None:
+    ops = bench.begin(Setup(batch=n, n=n, pos=pos, n_ctx=192, seq=3))
+    _check_attention(bench, ops, (6, 2, 32), 0.1, [(pos + m, 3) for m in range(n)], kind="q8_0")
+
+
 @in_turn("heads, n, pos", [((4, 1, 24), 17, 150), ((3, 3, 16), 5, 100)], BOTH_ADAPTERS)
 def test_split_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int) -> None:
     """A token may have no position in a split."""
@@ -273,11 +312,12 @@ def test_split_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos:
 
 
 def _check_attention(
-    bench: Bench, ops: Ops, heads: tuple[int, int, int], odds: float, places: list[tuple[int, int]], split: bool = False
-) -> None:
+    bench: Bench, ops: Ops, heads: tuple[int, int, int], odds: float, places: list[tuple[int, int]],
+    split: bool = False, kind: str = "",
+) -> None:  # fmt: skip
     q = ops.rows("q", heads[0] * heads[2])
     bench.fill(q)
-    cache = bench.cache(heads[1] * heads[2], "f16" if bench.device.f16 else "f32")
+    cache = bench.cache(heads[1] * heads[2], kind or ("f16" if bench.device.f16 else "f32"))
     options = AttentionOptions(heads[2] ** -0.5, index_mask=masked(bench, ops, odds, places))
     y = ops.attention(q, cache, heads, options)
     if split:

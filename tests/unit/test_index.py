@@ -10,7 +10,8 @@ from tests.support import wasm_engines
 from tests.support.cpu_engines import GREEDY, PROMPTS, WARM, collect, make
 from tests.support.cpu_models import GOLDEN
 
-MODELS = [GOLDEN / f"latent/{name}.F16.gguf" for name in ("deepseek32-top6", "glm-dsa-top9", "glm5-next-top8")]
+NAMES = ("latent/deepseek32-top6", "latent/glm-dsa-top9", "latent/glm5-next-top8", "qwen35/qwen4exp-top8")
+MODELS = [GOLDEN / f"{name}.F16.gguf" for name in NAMES]
 ENGINES = [(path, kind) for path in MODELS for kind in ("numpy", "wasm")]
 LONG = [(11 * i) % 290 + 3 for i in range(70)]
 

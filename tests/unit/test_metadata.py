@@ -43,6 +43,15 @@ def test_an_index_that_is_computed() -> None:
     assert found.layer(0).index == IndexShape(2, 64, 5, 12, False, first=52, eps=found.eps)
     assert config("latent/hy_v4.F16").layer(0).index is None
     assert [config("latent/dots3note-top8.F16").layer(i).index is None for i in range(3)] == [False, True, False]
+    found = config("qwen35/qwen4exp-top8.F16", context_length=4096)
+    raw = IndexShape(3, 12, 8, 8, True, eps=found.eps, pool=4, raw=True)
+    assert [found.layer(i).index for i in range(3)] == [None, None, raw]
+    assert (found.context_length, found.context_with_media) == (4096, 8)
+    assert config("qwen35/qwen4exp-plain.F16", context_length=4096).layer(1).index is None
+    for ratios in ([0, 2, 4], [0, 0, 1], [0, 0, 3], [4]):
+        with pytest.raises(WispError, match="indices that join") as error:
+            config("qwen35/qwen4exp-top8.F16", **{"attention.compress_ratios": ratios})
+        assert error.value.code == "corrupt_header"
     for wrong in ({"attention.indexer.types": [0, 1]}, {"attention.indexer.types": [1]}):
         with pytest.raises(WispError, match="the first layer must have an index") as error:
             config("latent/glm-dsa.F16", **wrong)
@@ -69,8 +78,6 @@ def test_an_index_limits_the_context() -> None:
         config("latent/glm-dsa.F16", **{"attention.indexer.top_k": None})
     assert error.value.code == "missing_metadata"
     assert config("experts/minimax-m3.F16", **{"context_length": 4096}).context_length == 4 * 64
-    assert config("qwen35/qwen4exp.F16", **{"context_length": 4096}).context_length == 256
-    assert config("qwen35/qwen4exp-plain.F16", **{"context_length": 4096}).context_length == 4096
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ MODELS = [
     *sorted(GOLDEN.glob("embedding/*.gguf")),
     *(GOLDEN / f"{name}.gguf" for name in ("llama/llama.F16", "gpt2/gpt2.F16", "gemma/gemma3.F16", "lfm2/lfm2.F16")),
     *(GOLDEN / f"latent/{name}.F16.gguf" for name in ("deepseek32-top6", "glm-dsa-top9", "glm5-next-top8")),
+    GOLDEN / "qwen35/qwen4exp-top8.F16.gguf",
 ]
 
 

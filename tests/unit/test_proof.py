@@ -39,6 +39,7 @@ MODELS = [
     "llama/llama-scales.NVFP4",
     "latent/glm-dsa-top9.F16",
     "latent/glm5-next-top8.F16",
+    "qwen35/qwen4exp-top8.F16",
     "embedding/lfm2-embedding.F16",
     "embedding/modern-bert-rank.F16",
     "gemma/gemma3n.F16",

@@ -171,7 +171,8 @@ def _streams(made: Settings, used: Settings, random: Random) -> Settings:
     out: Settings = {}
     if used["arch"] == "qwen4exp":
         out["streams"] = (int(random.choice([2, 3, 4, 5])), int(random.choice([4, 8, 12, 20])))
-        out["index"] = (int(random.choice([1, 2, 3])), int(random.choice([8, 12, 20])), 256)
+        top_k = 4 * int(random.choice([1, 2, 5, 13, 24, 64]))  # the ratios below divide it
+        out["index"] = (int(random.choice([1, 2, 3])), int(random.choice([12, 20, 32])), top_k)
     elif "streams" in used:
         out["streams"] = (int(random.choice([2, 3, 4])), *used["streams"][1:])
     if "mixed" in used:
@@ -199,7 +200,8 @@ def _lists(made: Settings, used: Settings, random: Random) -> Settings:
         if isinstance(used.get(name), list):
             out[name] = [float(random.choice([0.0, 0.3, 0.6])) for _ in range(layers)]
     if isinstance(used.get("ratios"), list):
-        out["ratios"] = [int(random.choice([0, 2, 4])) for _ in range(layers)]
+        ratio = int(random.choice([2, 4]))  # the same in all layers that have one
+        out["ratios"] = [ratio * int(random.random() < SHAPED) for _ in range(layers)]
     if "sharing" in used:
         out["sharing"] = [1, *(int(random.random() < SHAPED) for _ in range(layers - 1))]
     if "head_arr" in used and used["arch"] != "deci":
