@@ -144,7 +144,8 @@ def test_keys_that_are_joined_before_their_norm(
     scores = next(op.bindings["scores"].name for op in ops.ops if op.kernel == "index_scores")
     seen = [(pos + m + 1) // pool for m in range(n)]
     for m, count in enumerate(seen):
-        check(bench, gpu[scores][m, :count], host[scores][m, :count], 1e-9)
+        if count:
+            check(bench, gpu[scores][m, :count], host[scores][m, :count], 1e-9)
         assert np.isnan(gpu[scores][m, count:]).all()
     mask = index.mask(ops).name
     np.testing.assert_array_equal(gpu[mask], host[mask])
@@ -318,6 +319,10 @@ def _check_attention(
     q = ops.rows("q", heads[0] * heads[2])
     bench.fill(q)
     cache = bench.cache(heads[1] * heads[2], kind or ("f16" if bench.device.f16 else "f32"))
+    if cache.staged:
+        for b in cache.staged:
+            bench.fill(b)
+        ops.quantize_cache(cache, heads[1] * heads[2])
     options = AttentionOptions(heads[2] ** -0.5, index_mask=masked(bench, ops, odds, places))
     y = ops.attention(q, cache, heads, options)
     if split:
@@ -326,5 +331,6 @@ def _check_attention(
     assert any(op.params.get("INDEXED") for op in ops.ops)
     gpu, host = bench.run(ops)
     n, cols = len(places), heads[0] * heads[2]
-    check(bench, gpu[y.name][:n, :cols].astype(np.float32), host[y.name][:n, :cols].astype(np.float32))
+    limit = 1e-5 if cache.staged else None  # a value between two bytes may round either way
+    check(bench, gpu[y.name][:n, :cols].astype(np.float32), host[y.name][:n, :cols].astype(np.float32), limit)
     assert np.isnan(gpu[y.name][n:]).all()
