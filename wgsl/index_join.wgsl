@@ -1,5 +1,5 @@
 // The index of sparse attention: joins the keys of POOL positions, weighted by a softmax over their gates, column by column,
-// where the last one is the batch's. Its row of the cache has the result behind its own key and gates. Grid (tokens).
+// where the last one is the batch's. Its row of the cache has the result after its own key and gates. Grid (tokens).
 #param SIZE // of a key
 #param POOL // positions whose keys are joined
 #param ROW // columns of a row of the cache

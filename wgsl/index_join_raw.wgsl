@@ -1,5 +1,5 @@
 // The index of sparse attention: joins the keys of POOL positions where the last one is the batch's: their mean, after an RMS
-// norm and a rotation to the first one's position. The last one's row of the cache has it behind its own key. Grid (tokens).
+// norm and a rotation to the first one's position. The last one's row of the cache has it after its own key. Grid (tokens).
 #param SIZE // of a key
 #param POOL // positions whose keys are joined
 #param ROPE // rotated dimensions

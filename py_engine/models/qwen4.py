@@ -22,7 +22,7 @@ from py_engine.plan.index import IndexShape
 from py_engine.plan.ngrams import Ngrams
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
-from py_engine.plan.rope import Rope
+from py_engine.plan.rope import NO_AXIS, Rope
 from py_engine.plan.rows import zero
 from py_engine.plan.states import MAX_TAPS, StateShape
 from py_engine.plan.streams import Streams
@@ -57,6 +57,7 @@ class Config(qwen35.Config):
             raise WispError("Layers that add n-grams must be recurrent.", "corrupt_header")
         return replace(
             base,
+            context_length=_limit(base, index),
             index_of=index,
             indexed=indexed,
             context_with_media=index.top_k if index else 0,  # joined keys are rotated by the positions of text
@@ -94,9 +95,16 @@ def _index(header: Header, base: Config) -> tuple[IndexShape | None, tuple[bool,
             f"Wisp cannot run indices that join {ratios!r:.100} keys and choose {chosen} positions.", "corrupt_header"
         )
     shape = replace(index_shape(header, base.ropes[0].dim, neox=NEOX), eps=base.eps, pool=pool, raw=True)
-    if shape.rope % 4:
-        raise WispError(f"Wisp cannot rotate {shape.rope} dimensions of an index.", "unsupported_architecture")
     return shape, tuple(bool(ratio) for ratio in given[: base.block_count])
+
+
+def _limit(base: Config, index: IndexShape | None) -> int:
+    """The context length: what the index chooses if it cannot be computed.
+
+    llama.cpp rotates joined keys also by the pairs that sections leave out, which no longer fit the queries.
+    """
+    left_out = any(NO_AXIS in rope.axes for rope in base.ropes if rope.sections)
+    return min(base.context_length, index.top_k) if index and left_out else base.context_length
 
 
 def _ngrams(header: Header, width: int) -> tuple[int, Ngrams | None]:

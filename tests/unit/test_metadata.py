@@ -48,6 +48,8 @@ def test_an_index_that_is_computed() -> None:
     assert [found.layer(i).index for i in range(3)] == [None, None, raw]
     assert (found.context_length, found.context_with_media) == (4096, 8)
     assert config("qwen35/qwen4exp-plain.F16", context_length=4096).layer(1).index is None
+    left_out = {"rope.dimension_sections": [1, 0, 3, 0]}
+    assert config("qwen35/qwen4exp-top8.F16", context_length=4096, **left_out).context_length == 8
     for ratios in ([0, 2, 4], [0, 0, 1], [0, 0, 3], [4]):
         with pytest.raises(WispError, match="indices that join") as error:
             config("qwen35/qwen4exp-top8.F16", **{"attention.compress_ratios": ratios})

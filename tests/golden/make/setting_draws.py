@@ -172,6 +172,8 @@ def _streams(made: Settings, used: Settings, random: Random) -> Settings:
     if used["arch"] == "qwen4exp":
         out["streams"] = (int(random.choice([2, 3, 4, 5])), int(random.choice([4, 8, 12, 20])))
         top_k = 4 * int(random.choice([1, 2, 5, 13, 24, 64]))  # the ratios below divide it
+        if made["sections"] != used["sections"]:  # which may leave pairs out: then Wisp's contexts are as short
+            top_k = 256
         out["index"] = (int(random.choice([1, 2, 3])), int(random.choice([12, 20, 32])), top_k)
     elif "streams" in used:
         out["streams"] = (int(random.choice([2, 3, 4])), *used["streams"][1:])
