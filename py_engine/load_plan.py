@@ -49,7 +49,7 @@ NEEDED_MS = 2000  # to go on asking for a GPU where nothing else may run the mod
 async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) -> Plan:
     """The plan of a model for a device, or for numpy."""
     with_media = bool(options.media and options.media.width)
-    n_ctx = _context(parts.header, options.context_length, options.clamp_context, with_media=with_media)
+    n_ctx = context_of(parts.header, options.context_length, options.clamp_context, with_media=with_media)
     factors = await _rope_factors(parts, parts.header, n_ctx)
     most = SOFTWARE_BATCH if device is None or device.software else MATRIX_BATCH if device.matrix else BATCH
     batch, media = min(options.batch or most, most), options.media or MediaOptions(0, 0)
@@ -240,7 +240,8 @@ def _all_shaders(plan: Plan, device: Device) -> list[Shader]:
     return [*shaders_of(plan, device, plan.lists), *repack.shaders(plan, device)]
 
 
-def _context(header: Header, asked: int | None, clamp: bool, *, with_media: bool) -> int:
+def context_of(header: Header, asked: int | None, clamp: bool, *, with_media: bool) -> int:
+    """The context length of a load that asks for so many tokens, or for none. WispError context_too_long."""
     if header.architecture == PROJECTOR:
         return 1
     cfg = family(header).Config.from_gguf(header)

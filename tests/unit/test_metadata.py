@@ -13,6 +13,7 @@ from py_engine import planner
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import TensorInfo, parse
 from py_engine.files.tensor_types import TensorType
+from py_engine.load_plan import context_of
 from py_engine.models.config import Mixture
 from py_engine.models.families import family
 from py_engine.plan.index import IndexShape
@@ -72,6 +73,16 @@ def test_an_index_is_planned_for_longer_contexts_only() -> None:
         kernels = {op.kernel for ops in made.lists.values() for op in ops}
         assert ("index_choose" in kernels) == indexed
         assert ("index.0" in made.buffers) == indexed
+
+
+def test_contexts_with_pictures_may_be_shorter() -> None:
+    """Where an index rotates joined keys by the positions of text."""
+    found = changed("qwen35/qwen4exp-top8.F16", {"context_length": 4096})
+    assert [context_of(found, None, False, with_media=media) for media in (False, True)] == [4096, 8]
+    assert context_of(found, 100, True, with_media=True) == 8
+    with pytest.raises(WispError, match="at most 8 tokens"):
+        context_of(found, 9, False, with_media=True)
+    assert context_of(found, 9, False, with_media=False) == 9
 
 
 def test_an_index_limits_the_context() -> None:
