@@ -195,6 +195,14 @@ def test_the_highest(bench: Bench, top_k: int, values: int) -> None:
     assert chosen[n:].all()
 
 
+@in_turn("top_k, values, pool", [(2048, 1 << 30, 1), (700, 3, 1), (1, 40, 1), (512, 50, 4)], BOTH_ADAPTERS)
+def test_the_highest_of_a_long_context(bench: Bench, top_k: int, values: int, pool: int) -> None:
+    """More words of the mask than a workgroup has threads."""
+    ops = bench.begin(Setup(batch=3, n=2, pos=9000, n_ctx=9216, seq=1))
+    for m, row in enumerate(_choose(bench, ops, top_k, values, pool)[:2]):
+        assert row[: 9001 + m].sum() == top_k * pool + (9001 + m) % pool
+
+
 @in_turn("top_k, values", [(5, 2), (70, 1), (16, 400)], BOTH_ADAPTERS)
 def test_the_highest_of_several_sequences(bench: Bench, top_k: int, values: int) -> None:
     ops = bench.begin(Setup(batch=8, n=len(PLACES), n_ctx=192, places=PLACES))
@@ -237,7 +245,7 @@ def test_the_highest_of_joined_keys(
 
 def _choose(bench: Bench, ops: Ops, top_k: int, values: int, pool: int = 1) -> np.ndarray:
     """The mask's bits after a choice among random scores: (batch, positions)."""
-    scores = ops.shaped("index_scores", (ops.batch, 192))
+    scores = ops.shaped("index_scores", (ops.batch, 32 * index.mask(ops).shape[1]))
     given = bench.random.integers(-values // 2, values // 2 + 1, scores.shape).astype(np.float32)
     given[:, ::3] *= np.float32(-1)  # -0.0
     bench.data[scores.name] = given
