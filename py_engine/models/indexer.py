@@ -21,7 +21,8 @@ TYPES = "attention.indexer.types"  # of every layer, 1: it has an index of its o
 
 def index_shape(header: Header, rope: int, *, neox: bool) -> IndexShape:
     """Read and check the metadata. `rope`, `neox`: of the rotation, in the first dimensions."""
-    heads, size = (dimension(header, f"attention.indexer.{name}") for name in ("head_count", "key_length"))
+    heads = dimension(header, "attention.indexer.head_count")
+    size = dimension(header, "attention.indexer.key_length", times=heads)
     if size % 4 or size < rope:
         raise WispError(f"Wisp cannot run an index with keys of {size} dimensions.", "unsupported_architecture")
     return IndexShape(heads, size, count(header, "attention.indexer.top_k"), rope, neox)
