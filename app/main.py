@@ -99,6 +99,7 @@ async def _answer(client: Client, message: Any) -> None:
 
 
 def _fields(message: Any) -> dict[str, Any]:
+    """A message's fields as Python types. WispError for what cannot be one."""
     if hasattr(message, "request") and not hasattr(message, "file"):  # only JSON: one crossing
         with suppress(ValueError, TypeError, JsException):  # else its fields say what is wrong
             found: dict[str, Any] = json_input.parse(_to_json(message))

@@ -1,7 +1,7 @@
 /**
- * The messages to one client. Each that is posted takes a browser some 60 microseconds, as long as Python takes for a small chunk
- * of an answer. So a client that can read several in one array gets those of one task of the browser together, in their order:
- * with many requests at once, a chunk of each.
+ * The messages to one client. To post one takes a browser some 60 microseconds, as long as Python takes for a small chunk of
+ * an answer. So a client that reads several in one array gets those of one task of the browser together, in their order.
+ * With many requests at once, these are a chunk of each.
  */
 export class Outbox {
   /** Whether the client reads several messages in one array; its "hello" says so. */

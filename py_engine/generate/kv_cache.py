@@ -38,7 +38,7 @@ class Block:
     def common(self, ids: list[int], exact: bool) -> int:
         """How many of its first tokens are those of `ids`. `exact`: of the prompted ones."""
         own = self.tokens[: self.prompted] if exact else self.tokens
-        if own[:1] != ids[:1]:  # most blocks that follow the same key
+        if own[:1] != ids[:1]:  # quick: most of the blocks that follow one key differ here
             return 0
         if own == ids[: len(own)]:
             return len(own)

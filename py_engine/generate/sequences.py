@@ -22,8 +22,8 @@ from py_engine.generate.page_pool import PagePool
 from py_engine.generate.sequence_cache import PageDevice, SequenceCache
 from py_engine.tasks import begin, quietly
 
-GROWTH = 4  # caches grow by at least this part of a context's pages,
-EACH = 2  # and by so many pages for each sequence: all take their next page at about the same time
+GROWTH = 4  # caches grow by at least a context's pages divided by this,
+EACH = 2  # and by at least this many pages a sequence: all take their next page at about the same time
 
 
 class Sequences:
@@ -41,9 +41,9 @@ class Sequences:
         self._places = asyncio.Semaphore(most)
         self._freed = asyncio.Event()  # pages were freed; replaced each time
         self._growing = asyncio.Lock()
-        self._may_grow = True
+        self._may_grow = True  # False once the device had no memory for more pages
         self._ahead: asyncio.Task[None] | None = None  # grows the caches while the sequences go on
-        self._refused = False  # it was not allowed to since a sequence ended
+        self._refused = False  # the caches could not grow, and no sequence has ended since
         self._lost: set[SequenceCache] = set()  # whose device was lost
         self._paused: set[SequenceCache] = set()  # in wait_for_pages(), so not on the device
 
@@ -150,7 +150,7 @@ class Sequences:
         return [[pages[group] for pages in wanted] for group in range(len(self.cache.pools))]
 
     def _missing_soon(self) -> list[int]:
-        """By group: the pages that are not available for the next page of each running sequence; 0 slots of states."""
+        """By group: how many pages are lacking for a next page of each running sequence; 0 for slots of states."""
         groups = zip(self._wanted(), self.cache.pools, strict=True)
         missing = [sum(map(bool, wanted)) - pool.available for wanted, pool in groups]
         return missing if self.cache.states is None else [*missing, 0]
