@@ -297,7 +297,9 @@ class Generation:
         await runner.configure(answer.sampling, answer.begins, answer.shifted, True, sequence.number)
         unread = 0.0
         while len(sequence.tokens) < len(answer.ids):
-            shares = self.time_slices.wanted  # then a part should not take much longer than a time slice
+            shares = (
+                self._running > 1 or self.time_slices.wanted
+            )  # then a part should not take much longer than a time slice
             most = runner.prompt_tokens_in(1000 * TIME_SLICE) if shares else tokens_of_part(runner)
             part = prompt_part(answer, sequence, runner, most)
             if not part.ids:
@@ -378,7 +380,9 @@ class Generation:
         needed = sum(self.plan.page_bytes(g) * (n - g.pages) for g, n in zip(groups, pages, strict=True))
         async with self.ask_for_memory(needed) as granted:
             if granted:
-                await self.runner.reserve_pages(pages, partial(self.time_slices.acquire, beside_part=True))
+                await self.runner.reserve_pages(
+                    pages, partial(self.time_slices.acquire, beside_part=True, at_once=True)
+                )
         return granted
 
 

@@ -1,10 +1,10 @@
 """The sequences that run side by side, and how they share the pages of the KV caches.
 
 A sequence takes pages as its tokens come. When none is left, pages that only finished requests have used are evicted,
-least recently used first. When not every sequence could take its next page, the caches grow beside the steps, where
-memory allows it. A sequence that finds no page waits. The oldest one never waits for long: the youngest releases its
-pages, and later computes again what it lost. The pages that the caches start with hold a whole context, so a sequence
-that is left alone can always go on.
+least recently used first. When not every sequence could take its next two pages, the caches grow beside the steps,
+where memory allows it. A sequence that finds no page waits. The oldest one never waits for long: the youngest releases
+its pages, and later computes again what it lost. The pages that the caches start with hold a whole context, so a
+sequence that is left alone can always go on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from py_engine.generate.sequence_cache import PageDevice, SequenceCache
 from py_engine.tasks import begin, quietly
 
 GROWTH = 4  # caches grow by at least a context's pages divided by this,
-EACH = 2  # and by at least this many pages a sequence: all take their next page at about the same time
+EACH = 4  # and by at least this many pages a sequence: all take their next page at about the same time
+SOON = 2  # pages that each sequence should find when it needs them: to grow the caches takes a while
 
 
 class Sequences:
@@ -150,9 +151,9 @@ class Sequences:
         return [[pages[group] for pages in wanted] for group in range(len(self.cache.pools))]
 
     def _missing_soon(self) -> list[int]:
-        """By group: how many pages are lacking for a next page of each running sequence; 0 for slots of states."""
+        """By group: how many pages are lacking for the next SOON of each running sequence; 0 for slots of states."""
         groups = zip(self._wanted(), self.cache.pools, strict=True)
-        missing = [sum(map(bool, wanted)) - pool.available for wanted, pool in groups]
+        missing = [sum(min(n, SOON) for n in wanted) - pool.available for wanted, pool in groups]
         return missing if self.cache.states is None else [*missing, 0]
 
     async def _grow_for_all(self) -> None:

@@ -21,19 +21,22 @@ class TimeSlices:
         self._lock = asyncio.Lock()  # grants in the order of the requests
         self._waiting = 0
         self._waiting_beside = 0  # of them, those that can run beside an open part
+        self._waiting_at_once = 0  # of them, those that do not wait until a time slice is over
         self._passed_over = 0  # of the others, those that gave their turn back because a part was open
         self._since = 0.0
         self._closed = asyncio.Event()  # no part is open
         self._closed.set()
 
     @asynccontextmanager
-    async def acquire(self, *, beside_part: bool = False) -> AsyncIterator[None]:
+    async def acquire(self, *, beside_part: bool = False, at_once: bool = False) -> AsyncIterator[None]:
         """Wait for the device and hold it until the block ends.
 
-        `beside_part`: the block runs no lists for prompts, so it need not wait for the end of an open part.
+        `beside_part`: the block runs no lists for prompts, so it need not wait for the end of an open part. `at_once`:
+        nor for the end of the holder's time slice, because it is short.
         """
         self._waiting += 1
         self._waiting_beside += beside_part
+        self._waiting_at_once += at_once
         passed_over = False
         try:
             await self._lock.acquire()
@@ -46,6 +49,7 @@ class TimeSlices:
         finally:
             self._waiting -= 1
             self._waiting_beside -= beside_part
+            self._waiting_at_once -= at_once
             self._passed_over -= passed_over
         self._since = time.perf_counter()
         try:
@@ -63,8 +67,9 @@ class TimeSlices:
 
         `ahead`: seconds that the device needs for what was submitted, or would be next.
         """
-        waiting = self._waiting_beside if self.part_open else self._waiting
-        return waiting > 0 and time.perf_counter() + ahead - self._since >= TIME_SLICE
+        if not (self._waiting_beside if self.part_open else self._waiting):
+            return False
+        return self._waiting_at_once > 0 or time.perf_counter() + ahead - self._since >= TIME_SLICE
 
     # -- parts of prompts
 
