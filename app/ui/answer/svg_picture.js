@@ -10,10 +10,11 @@ import { isCheap } from "./svg_cost.js";
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const MOST = 200_000; // characters
 const ACTS = /<script|<a[\s>]|<foreignObject|\son\w+\s*=/i; // what would not work in a picture
+const ENTITY = /<!ENTITY/i; // a name for a text, which may stand for gigabytes before the parser refuses them
 
 /** The picture; null if the code is no single drawing, costs too much to draw, or needs scripts or links. @param {string} code */
 export function svgPicture(code) {
-  const root = code.length <= MOST && !ACTS.test(code) ? rootOf(code) : null;
+  const root = code.length <= MOST && !ACTS.test(code) && !ENTITY.test(code) ? rootOf(code) : null;
   if (!root || !isCheap(root)) return null;
   const blob = new Blob([new XMLSerializer().serializeToString(root)], { type: "image/svg+xml" });
   const title = root.querySelector("title")?.textContent?.trim();
