@@ -93,6 +93,27 @@ def test_links_show_their_target_and_nothing_is_requested(page: Page) -> None:
     assert foreign == []
 
 
+LINKS = {  # the link's text and target -> what is shown of it
+    ("https://plain.test/a", "https://plain.test/a"): "https://plain.test/a",
+    ("plain.test", "https://plain.test/a"): "plain.test",
+    ("PLAIN.test?q", "https://plain.test/?q"): "PLAIN.test?q",
+    ("a@plain.test", "mailto:a@plain.test"): "a@plain.test",
+    ("paypal.com", "https://paypal.co/"): "paypal.com (paypal.co)",
+    ("https://bank.test/?to=evil.test", "https://evil.test/"): "https://bank.test/?to=evil.test (evil.test)",
+    ("bank.test", "https://bank.test.evil.test/"): "bank.test (bank.test.evil.test)",
+    ("https://bank.test@evil.test/", "https://bank.test@evil.test/"): "https://bank.test@evil.test/ (evil.test)",
+    ("evil.test\u202e/tset.knab", "https://evil.test/"): "evil.test\u202e/tset.knab (evil.test)",
+    ("help@bank.test", "mailto:a@evil.test?subject=x"): "help@bank.test (a@evil.test)",
+}
+
+
+def test_a_link_whose_text_is_no_address_of_its_host_shows_the_host(page: Page) -> None:
+    show(page, ["\n\n".join(f"[{text}]({target})" for text, target in LINKS)])
+    links = page.locator("#thread > .assistant .body a")
+    expect(links).to_have_count(len(LINKS))
+    assert links.evaluate_all("all => all.map((link) => link.textContent)") == list(LINKS.values())
+
+
 @pytest.fixture
 def bare_host(dist: Path) -> Iterator[str]:
     """The address of a static host that sends no headers of its own."""
