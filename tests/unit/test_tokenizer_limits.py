@@ -180,6 +180,31 @@ def test_a_table_makes_no_text_much_longer() -> None:
     assert [endless.text_of(i) for i in endless.encode("aa")] == ["a", "a"]
 
 
+def of_bytes(kind: str, *more: str) -> Tokenizer:
+    texts = [*(chr(code) for code in range(33, 127)), *more]
+    return load_tokenizer({
+        "tokenizer.ggml.model": kind, "tokenizer.ggml.tokens": texts, "tokenizer.ggml.merges": [],
+        "tokenizer.ggml.token_type": [NORMAL] * len(texts),
+    })  # fmt: skip
+
+
+def test_many_sequences_of_dna() -> None:
+    """Each read the rest of the text: 20,000 took 7 s."""
+    tokenizer = of_bytes("hybriddna", "<dna>", "</dna>", "<oov>", "ACGTAA\ue000")
+    grows_linearly(lambda n: tokenizer.encode("<dna></dna>" * n), 2000)
+    ids = tokenizer.encode("A<dna>acgt</dna>C</dna><dna>acgtx\n")
+    assert [tokenizer.text_of(i) for i in ids] == [
+        "A", "<dna>", "ACGTAA\ue000", "</dna>", "C", *"</dna>", "<dna>", "<oov>",
+    ]  # fmt: skip
+
+
+def test_the_text_of_a_long_token_that_is_not_of_bytes() -> None:
+    """Written for each of its characters, one of 1,024 has 3 MB."""
+    tokenizer = of_bytes("gpt2", "中" * 1024, "中")
+    assert tokenizer.piece(94) == "中".encode() * 1024
+    assert tokenizer.piece(95) == "[UNK_BYTE_0xe4b8ad中]".encode()
+
+
 def test_tokens_and_sequence_breakers_have_a_limit() -> None:
     with pytest.raises(WispError, match="1024 characters"):
         Vocab({"tokenizer.ggml.tokens": ["a", "b" * 1025]}, {})
