@@ -1,6 +1,8 @@
 /** HTTP responses that are read in parts, into buffers of the caller. */
 
 const TEXT_MS = 10_000; // until a small text is given up
+const STALL_TICKS = 6; // looks at a response without a byte, after which the connection counts as lost
+const TICK_MS = 5_000; // between two looks; a thread that was busy for long has missed them
 
 /** @type {Map<string, string>} origin -> the user's token for it */
 const tokens = new Map();
@@ -22,13 +24,15 @@ export class Body {
   /** @param {Response} response */
   constructor(response) {
     const header = (/** @type {string} */ name) => response.headers.get(name);
-    const total = header("content-range")?.match(/\/(\d+)$/)?.[1];
+    const range = header("content-range");
+    const total = range?.match(/\/(\d+)$/)?.[1];
     this.status = response.status;
     this.statusText = response.statusText;
     this.etag = header("etag") ?? header("last-modified") ?? "";
     this.linked = header("x-linked-etag") ?? ""; // a Hub's name for the file's contents
     this.length = Number(header("content-encoding") ? NaN : (header("content-length") ?? NaN)); // bytes of this response
     this.size = response.status === 206 ? Number(total ?? NaN) : this.length; // bytes of the file; NaN if unknown
+    this.start = Number(range?.match(/^bytes (\d+)-/)?.[1] ?? NaN); // the first byte; NaN if unknown
     this.reader = response.body?.getReader();
     /** @type {Uint8Array | undefined} bytes that were read but not returned yet */
     this.rest = undefined;
@@ -37,21 +41,20 @@ export class Body {
 
   /**
    * Fills `target` from `at` to `end` with the next bytes, and reports their number as they arrive.
-   * Returns the position reached: less than `end` if the body ended or the connection was lost.
+   * Returns the position reached: less than `end` if the body ended, or the connection was lost or brings nothing more.
    * @param {ArrayBuffer} target @param {number} at @param {number} end @param {(bytes: number) => void} onBytes
    */
   async fill(target, at, end, onBytes) {
     const view = new Uint8Array(target);
     let unreported = 0;
     let reported = performance.now();
+    let ticks = 0; // since bytes arrived
+    const stop = () => void this.reader?.cancel().catch(() => undefined);
+    const watching = setInterval(() => ++ticks === STALL_TICKS && stop(), TICK_MS);
     while (at < end) {
       if (!this.rest) {
-        let next;
-        try {
-          next = await this.reader?.read();
-        } catch {
-          break;
-        }
+        const next = await this.reader?.read().catch(() => undefined);
+        ticks = 0;
         if (!next || next.done) break;
         this.rest = next.value;
       }
@@ -66,6 +69,7 @@ export class Body {
         reported = performance.now();
       }
     }
+    clearInterval(watching);
     if (unreported && !this.cancelled) onBytes(unreported);
     return at;
   }
