@@ -1,8 +1,9 @@
 /** HTTP responses that are read in parts, into buffers of the caller. */
 
 const TEXT_MS = 10_000; // until a small text is given up
-const STALL_TICKS = 6; // looks at a response without a byte, after which the connection counts as lost
-const TICK_MS = 5_000; // between two looks; a thread that was busy for long has missed them
+const TICK_MS = 5_000; // between two looks at a response; a thread that was busy for long has missed them
+const STALL_TICKS = 6; // looks that find no new byte, after which the connection counts as lost
+const ANSWER_TICKS = 12; // the same, until a response begins
 
 /** @type {Map<string, string>} origin -> the user's token for it */
 const tokens = new Map();
@@ -48,13 +49,11 @@ export class Body {
     const view = new Uint8Array(target);
     let unreported = 0;
     let reported = performance.now();
-    let ticks = 0; // since bytes arrived
-    const stop = () => void this.reader?.cancel().catch(() => undefined);
-    const watching = setInterval(() => ++ticks === STALL_TICKS && stop(), TICK_MS);
+    const watched = watch(STALL_TICKS, () => void this.reader?.cancel().catch(() => undefined));
     while (at < end) {
       if (!this.rest) {
         const next = await this.reader?.read().catch(() => undefined);
-        ticks = 0;
+        watched.heard();
         if (!next || next.done) break;
         this.rest = next.value;
       }
@@ -69,7 +68,7 @@ export class Body {
         reported = performance.now();
       }
     }
-    clearInterval(watching);
+    watched.end();
     if (unreported && !this.cancelled) onBytes(unreported);
     return at;
   }
@@ -97,13 +96,30 @@ export class Body {
 }
 
 /**
+ * Calls a function once nothing was heard for a number of looks.
+ * @param {number} most @param {() => void} then
+ */
+function watch(most, then) {
+  let ticks = 0;
+  const timer = setInterval(() => ++ticks === most && then(), TICK_MS);
+  return { heard: () => void (ticks = 0), end: () => clearInterval(timer) };
+}
+
+/**
  * Requests bytes [start, end) of a file. Rejects without a response (offline, CORS, abort).
  * @param {string} url @param {number} start @param {number} end @param {AbortSignal} signal
  * @param {Record<string, string>} [authorized] the header with the token; a download worker gets it with the request
  */
 export async function request(url, start, end, signal, authorized = authorization(url)) {
   const headers = { ...authorized, Range: `bytes=${start}-${end - 1}` };
-  return new Body(await fetch(url, { headers, signal, cache: "no-store" }));
+  const ending = new AbortController();
+  const watched = watch(ANSWER_TICKS, () => ending.abort(new DOMException("no answer", "TimeoutError")));
+  try {
+    const either = AbortSignal.any([signal, ending.signal]);
+    return new Body(await fetch(url, { headers, signal: either, cache: "no-store" }));
+  } finally {
+    watched.end();
+  }
 }
 
 /** The size of a file by a HEAD request; NaN if the response does not say it. @param {string} url @param {AbortSignal} signal */

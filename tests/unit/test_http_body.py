@@ -23,6 +23,19 @@ READ = """(async () => {
 })()"""
 
 
+# Requests a file of a server that never answers.
+ASK = """(async () => {
+    const { setInterval } = globalThis;
+    globalThis.setInterval = (run, ms) => setInterval(run, ms / 1000);
+    globalThis.fetch = (url, { signal }) => new Promise((_, reject) => {
+        signal.addEventListener("abort", () => reject(signal.reason));
+    });
+    const user = new AbortController();
+    if (a[0]) setTimeout(() => user.abort(), 10);
+    return m.request("https://a.test/", 0, 9, user.signal).catch((error) => error.name);
+})()"""
+
+
 @pytest.fixture(scope="module")
 def js(tmp_path_factory: pytest.TempPathFactory) -> Evaluate:
     return evaluator(tmp_path_factory.mktemp("js"), ["py_engine/files/http.js"])
@@ -35,3 +48,9 @@ def test_a_response_that_brings_nothing_more_counts_as_lost(js: Evaluate) -> Non
 
 def test_a_slow_response_is_read_to_its_end(js: Evaluate) -> None:
     assert js(READ, 8)[:3] == [10, 8, False]
+
+
+@pytest.mark.timeout(20)
+def test_a_server_that_never_answers_is_given_up(js: Evaluate) -> None:
+    assert js(ASK, False) == "TimeoutError"
+    assert js(ASK, True) == "AbortError"
