@@ -3,7 +3,7 @@
 const TEXT_MS = 10_000; // until a small text is given up
 const TICK_MS = 5_000; // between two looks at a response; a thread that was busy for long has missed them
 const STALL_TICKS = 6; // looks that find no new byte, after which the connection counts as lost
-const ANSWER_TICKS = 12; // the same, until a response begins
+const ANSWER_TICKS = 12; // looks until a response must begin
 
 /** @type {Map<string, string>} origin -> the user's token for it */
 const tokens = new Map();

@@ -348,6 +348,24 @@ def test_nothing_is_asked_for_in_an_answer_that_was_stopped(page: Page) -> None:
     assert page.evaluate(code) == ["stopped", 0]
 
 
+# Shows a call that has made a drawing. Returns the names of the files to download, and of the pictures.
+DRAWN = """async (drawing) => {
+    const blob = new Blob([drawing], { type: "image/svg+xml" });
+    const card = new answers.CallCard({ name: "plot", arguments: "{}", state: "done" });
+    card.update({ state: "done", text: "", files: [{ name: "a.svg", blob }] }, false);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const names = (of) => [...card.element.querySelectorAll(of)].map((one) => one.download ?? one.alt);
+    return [names(".call-made a"), names(".call-made img")];
+}"""
+
+
+def test_a_drawing_of_a_tool_is_shown_unless_it_takes_long_to_draw(page: Page) -> None:
+    namespace = 'xmlns="http://www.w3.org/2000/svg"'
+    assert page.evaluate(DRAWN, f"<svg {namespace}><circle r='3'/></svg>") == [[], ["a.svg"]]
+    for costly in ('<rect filter="blur(20px)"/>', "<rect/>" * 20_000):
+        assert page.evaluate(DRAWN, f"<svg {namespace}>{costly}</svg>") == [["a.svg"], []]
+
+
 # Shows formulas, a block each, and then loads KaTeX. Returns how many of them were typeset at each frame.
 LATE = """async (script) => {
     const late = await import(`${script}?late`);

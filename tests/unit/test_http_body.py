@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.js_modules import Evaluate, evaluator
 
-# Reads a response of which three bytes come, and then nothing. Timers run 1,000 times as fast.
+# Reads a response that stops after some bytes. Timers run 1,000 times as fast.
 READ = """(async () => {
     const { setInterval } = globalThis;
     globalThis.setInterval = (run, ms) => setInterval(run, ms / 1000);
