@@ -229,6 +229,9 @@ function plain(text) {
   return parts;
 }
 
+/** A long text that is no answer's, in elements that the browser lays out where they are seen. @param {string} text */
+export const plainPieces = (text) => plain(text).map((part) => h("div", { class: "piece" }, part.text));
+
 /** @param {string} text @param {number} from */
 function endOfPiece(text, from) {
   for (const length of [PIECE, LONGEST_LINE]) {

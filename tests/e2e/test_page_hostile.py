@@ -71,6 +71,24 @@ def test_a_hostile_answer_is_shown_and_the_page_works(page: Page, name: str) -> 
     assert page.input_value("#prompt") == "works"
 
 
+def test_a_question_of_megabytes_is_laid_out_where_it_is_seen(page: Page) -> None:
+    """All of it took the browser 5 s."""
+    question = "漢\n" * 400_000 + "👧" * 50_000
+    store_chat(page, [(question, "Fine.")])
+    page.reload()
+    bubble = page.locator("#thread > .user .bubble")
+    expect(page.locator("#thread > .assistant .body")).to_have_text("Fine.")
+    pieces = bubble.locator(".piece")
+    expect(pieces.last).to_have_css("content-visibility", "auto")
+    assert 200 < pieces.count() < 300
+    texts = pieces.evaluate_all("(all) => all.map((piece) => piece.textContent)")
+    assert "".join("\n".join(texts).split()) == "".join(question.split())
+    store_chat(page, [("short", "Fine.")])
+    page.reload()
+    expect(bubble).to_have_text("short")
+    assert pieces.count() == 0
+
+
 def test_links_show_their_target_and_nothing_is_requested(page: Page) -> None:
     foreign: list[str] = []
     page.on("request", lambda request: foreign.append(request.url) if ".test" in request.url else None)
