@@ -14,14 +14,14 @@ import { unpack } from "./stored_zip.js";
  * the modules that Wisp imports, `whole` has all.
  */
 
-/** @param {string} url @returns {Promise<ArrayBuffer>} */
+/** Fetches a file. @param {string} url @returns {Promise<ArrayBuffer>} */
 async function bytes(url) {
   const response = await fetchEncoded(url);
   if (!response.ok) throw new Error(`${url} answers ${response.status}`);
   return response.arrayBuffer();
 }
 
-/** The same of a file whose name has the beginning of its SHA-256 (tools/dist.py); throws if it is damaged. @param {string} url */
+/** Fetches a file and checks it against the start of its SHA-256, which its name has (tools/dist.py). @param {string} url */
 async function verified(url) {
   const data = await bytes(url);
   const [, wanted = ""] = /-([0-9a-f]+)\.\w+$/.exec(url) ?? [];

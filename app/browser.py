@@ -85,7 +85,7 @@ class ModelPlatform:
         return text
 
     async def load_grammar(self, instance: int) -> Any:
-        """Import grammar.js on first use. Another number: with a WebAssembly module and memory of its own."""
+        """Import grammar.js on first use. Each instance has a WebAssembly module and memory of its own."""
         return await js.wispImport(f"{js.wispAssets.grammar}#{instance}")
 
 

@@ -1,8 +1,8 @@
 """Clients of the worker (pages and the service worker) and their open requests.
 
-A request {id, kind, ...} is answered with {id, kind: "result" | "error"}, or, if streamed, with "chunks" messages and
-"done". Loads also get "progress". "log" and "loads" belong to no request. The client chooses the ids.
-See docs/worker-protocol.md.
+A request {id, kind, ...} is answered with {id, kind: "result" | "error"}, or, if streamed, with messages "chunks" or
+"chunk", then "done". Loads also get "progress". "log", "loads", "modelUpdate" and "downloadQueue" belong to no request.
+The client chooses the ids. See docs/worker-protocol.md.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,10 @@
 /**
  * What the engine's Python finds in `globalThis`:
- *   wispRequestAdapter, wispMakesHalfBits       py_engine/gpu/adapter.js, half_bits.js
- *   wispReplay, wispPages, wispUpload   py_engine/gpu/replay.js, pages.js, upload.js
- *   wispProof                           py_engine/proof/dispatches.js
- *   wispCompute                         py_engine/cpu/compute.js
- *   wispShards, wispTextStore           py_engine/files/shards.js, text_store.js
+ *   wispRequestAdapter, wispMakesHalfBits   py_engine/gpu/adapter.js, half_bits.js
+ *   wispReplay, wispPages, wispUpload       py_engine/gpu/replay.js, pages.js, upload.js
+ *   wispProof                               py_engine/proof/dispatches.js
+ *   wispCompute                             py_engine/cpu/compute.js
+ *   wispShards, wispTextStore               py_engine/files/shards.js, text_store.js
  *   wispHashes       hash-wasm, for wispShards
  *   wispAssets       URLs: {grammar, media, cpu}, and in the page's worker those it was booted with (boot.js)
  *   wispMedia        () => Promise; imports py_engine/media/media.js on first use

@@ -37,8 +37,8 @@ class Platform(Source, upstreams.Platform, Protocol):
         """Bytes of the WASM heap."""
 
 
-def messages(methods: dict[str, Callable[[Fields], Awaitable[Any]]]) -> dict[str, Handler]:
-    """Handlers that need nothing of the client."""
+def without_call(methods: dict[str, Callable[[Fields], Awaitable[Any]]]) -> dict[str, Handler]:
+    """The handlers of methods that need nothing of the call."""
 
     def handler(method: Callable[[Fields], Awaitable[Any]]) -> Handler:
         return lambda fields, call: method(fields)
@@ -64,10 +64,10 @@ class Worker:
             "load": self._load,
             "unload": self._unload,
             "budget": self._budget,
-            **messages(self._storage.handlers),
+            **without_call(self._storage.handlers),
             "models.update": self._update_cached,
             "models.inspect": self._inspect,
-            **messages(self._downloads.handlers),
+            **without_call(self._downloads.handlers),
             "estimate": self._estimate,
             **ModelMessages(self._models, platform).handlers,
             "stats": self._stats,

@@ -29,10 +29,11 @@ _keys, _is_array, _to_json = js.Object.keys, js.Array.isArray, js.JSON.stringify
 _FILES = ("model", "projector", "adapters", "draft")  # fields of a load that may be File objects
 
 
-def connect(port: Any, post_json: Callable[..., None]) -> Client:
-    """Connect the client at the other end of a MessagePort.
+def connect(post_object: Callable[[Any], None], post_json: Callable[..., None]) -> Client:
+    """Connect a client.
 
-    `post_json(text)` sends it a message that is JSON; `post_json(text, vectors)` one with embeddings.
+    `post_object(message)` sends it a JavaScript object, `post_json(text)` a message that is JSON, and
+    `post_json(text, vectors)` one with embeddings.
     """
 
     def post(message: dict[str, Any]) -> None:
@@ -60,7 +61,7 @@ def connect(port: Any, post_json: Callable[..., None]) -> Client:
             _set_arrays(out.result, arrays)
         for i, of_chunk in enumerate(in_chunks):
             _set_arrays(out.result.chunks[i], of_chunk)
-        port.postMessage(out)
+        post_object(out)
 
     return _worker.connect(post)
 
@@ -98,6 +99,7 @@ async def _answer(client: Client, message: Any) -> None:
 
 
 def _fields(message: Any) -> dict[str, Any]:
+    """A message's fields as Python types. WispError for what cannot be one."""
     if hasattr(message, "request") and not hasattr(message, "file"):  # only JSON: one crossing
         with suppress(ValueError, TypeError, JsException):  # else its fields say what is wrong
             found: dict[str, Any] = json_input.parse(_to_json(message))

@@ -2,7 +2,8 @@
  * The worker's clients: pages, and service workers that a page lends a port to. Each has one MessagePort. Besides requests
  * and answers, a port carries
  *
- *   to the worker    "hello" {lock, page}: the Web Lock that the client holds while it runs; whether it is a page
+ *   to the worker    "hello" {lock, page, several}: the Web Lock that the client holds while it runs; whether it is a page;
+ *                    whether it reads several messages in one array (outbox.js)
  *                    "lend" {port}: also serve the client at the other end of that port
  *                    "leave": the client disconnects; "end": it does, and the engine may end if no other page is connected
  *                    "downloads" {port}: use the download worker at the other end of that port
@@ -20,7 +21,7 @@
  * Locks report every end at once, including crashes. (Ports do not: Chromium has no "close" event on ports of shared workers.)
  * Where there are no locks (on a page from plain http, or one that may store nothing), the worker belongs to one page and ends with it.
  *
- * @typedef {{ receive: (message: any) => void, leave: () => void }} Served
+ * @typedef {{ greet: (hello: any) => void, receive: (message: any) => void, leave: () => void }} Served
  * @typedef {{ isLent: boolean, lend: (link: import("../py_engine/cpu/compute.js").Link) => void, lose: (reason: string) => void }} Lending
  */
 const locks = globalThis.navigator.locks;
@@ -39,7 +40,7 @@ const alive = new Promise((resolve) => {
 
 export class Ports {
   /** @type {Map<MessagePort, boolean>} of every connected client -> whether it is a page */
-  #pages = new Map();
+  #clients = new Map();
   /** @type {Set<{ page: MessagePort, failed: (error: Error) => void }>} what pages were asked to do */
   #asked = new Set();
   #serve;
@@ -53,10 +54,14 @@ export class Ports {
     this.#addDownloadWorker = addDownloadWorker;
   }
 
+  /** The ports of the connected pages, in the order in which they came. */
+  get #pagePorts() {
+    return [...this.#clients].filter(([, isPage]) => isPage).map(([port]) => port);
+  }
+
   /** Asks a page for download workers. */
   askForDownloadWorkers() {
-    const page = [...this.#pages].find(([, isPage]) => isPage);
-    page?.[0].postMessage({ kind: "downloads" });
+    this.#pagePorts.at(0)?.postMessage({ kind: "downloads" });
   }
 
   /**
@@ -66,7 +71,7 @@ export class Ports {
    * @param {AbortSignal} [signal] @returns {Promise<any>}
    */
   askToRead(kind, bytes, signal) {
-    const page = [...this.#pages].find(([, isPage]) => isPage)?.[0];
+    const page = this.#pagePorts.at(0);
     if (!page) return Promise.reject(new Error("no page is open"));
     const { port1, port2 } = new MessageChannel();
     return new Promise((resolve, failed) => {
@@ -87,7 +92,7 @@ export class Ports {
    * @param {string} url of its script @returns {import("./answers/grammar_trial.js").Trial | null}
    */
   startTrial(url) {
-    const page = [...this.#pages].find(([, isPage]) => isPage)?.[0];
+    const page = this.#pagePorts.at(0);
     if (!page) return null;
     const [work, control] = [new MessageChannel(), new MessageChannel()];
     /** @type {{ page: MessagePort, failed: (error: unknown) => void }} */
@@ -107,7 +112,7 @@ export class Ports {
    * @returns {Promise<import("../py_engine/cpu/compute.js").Link>}
    */
   askForCompute() {
-    const pages = [...this.#pages].filter(([, isPage]) => isPage).map(([port]) => port);
+    const pages = this.#pagePorts;
     const page = pages.find((port) => !this.#computing.has(port)) ?? pages[0];
     if (!page) return Promise.reject(new Error("no page is open"));
     return new Promise((resolve) => {
@@ -136,7 +141,7 @@ export class Ports {
   add(port) {
     const served = this.#serve(port);
     const leave = () => {
-      if (!this.#pages.delete(port)) return;
+      if (!this.#clients.delete(port)) return;
       const lendings = this.#computing.get(port) ?? [];
       this.#computing.delete(port);
       for (const { lose } of lendings) lose("its tab was closed");
@@ -157,19 +162,20 @@ export class Ports {
       } else if (data.kind === "leave") leave();
       else if (data.kind === "end") {
         leave();
-        if (![...this.#pages.values()].includes(true)) self.close();
+        if (!this.#pagePorts.length) self.close();
       } else if (data.kind === "hello") {
-        this.#pages.set(port, data.page === true);
+        this.#clients.set(port, data.page === true);
+        served.greet(data);
         if (data.lock) locks.request(data.lock, leave);
         await alive;
         port.postMessage({ kind: "hello", lock, gpu: "gpu" in navigator });
-      } else if (this.#pages.has(port)) served.receive(data);
+      } else if (this.#clients.has(port)) served.receive(data);
     };
   }
 
   /** Ends the worker. @param {string} message why */
   die(message) {
-    for (const port of this.#pages.keys()) port.postMessage({ kind: "dead", message });
+    for (const port of this.#clients.keys()) port.postMessage({ kind: "dead", message });
     self.close();
   }
 }

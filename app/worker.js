@@ -8,6 +8,7 @@ import { requestAdapter } from "../py_engine/gpu/adapter.js";
 import { makesHalfBits } from "../py_engine/gpu/half_bits.js";
 import { startPython, wheelOf } from "./boot.js";
 import { provide } from "./engine_globals.js";
+import { Outbox } from "./outbox.js";
 import { Ports } from "./ports.js";
 
 /** @typedef {import("./boot.js").PythonAssets & import("./engine_globals.js").EngineAssets & { catalog?: string }} Assets */
@@ -48,11 +49,12 @@ const waiting = new Set();
 function serve(port) {
   /** @type {Promise<any> | undefined} an app.client.Client */
   let client;
+  const outbox = new Outbox(port);
   /** @param {string} text @param {Float32Array[]} [vectors] that stand in it as null */
   const postJson = (text, vectors = []) => {
     const message = JSON.parse(text);
     vectors.forEach((vector, i) => (message.result.data[i].embedding = Array.from(vector)));
-    port.postMessage(message);
+    outbox.post(message);
   };
   /** @param {number} id @param {Assets} assets */
   async function booted(id, assets) {
@@ -65,12 +67,15 @@ function serve(port) {
     port.postMessage({ id, kind: "result", result: null });
   }
   return {
+    greet({ several }) {
+      outbox.several = several === true;
+    },
     async receive(data) {
       const { id, kind, assets } = data;
       try {
         if (kind === "boot") return await booted(id, assets);
         const python = await main;
-        client ??= python.connect(port, postJson);
+        client ??= python.connect((/** @type {any} */ message) => outbox.post(message), postJson);
         await python.handle(await client, data);
       } catch (/** @type {any} */ error) {
         const lines = String(error?.message ?? error)

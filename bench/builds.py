@@ -1,10 +1,11 @@
 """Two builds of Wisp on the same models by turns, in one page: what a change brings, or costs.
 
 .venv/bin/python -m bench.builds BEFORE [NOW] --model FILE ... [--rounds 4]
-    [--what greedy,requests,many,steps,held,first,long,beside,texts]
+    [--what greedy,requests,many,steps,held,first,long,beside,texts] [--instant]
 
 BEFORE and NOW are copies of dist/ (NOW: dist/ as it is built from this tree). The same folder twice compares options of
-load(): --options-before '{"mtp": false}' --options-now '{"speculation": true}'. Medians of the rounds:
+load(): --options-before '{"mtp": false}' --options-now '{"speculation": true}'. `--instant` measures the host where
+there is no GPU: dispatches have no workgroups. Medians of the rounds:
     greedy     one request of 128 tokens, tokens a second
     requests   1, 2, 4 and 8 at once, temperature 0.8, top_p 0.95, a seed each; tokens a second in sum
     many       16 and 32 at once
@@ -26,7 +27,7 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from bench.headless import DEFAULT, READY_MS, launched, write_figures
+from bench.headless import AS_ON_GPU, DEFAULT, READY_MS, instant, launched, run_before_worker, write_figures
 from tools import dist
 from tools.paths import ROOT
 from tools.serve import Server
@@ -47,6 +48,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--context-length", type=int, default=9216)
     parser.add_argument("--backend", choices=["auto", "webgpu", "cpu"], default="auto")
     parser.add_argument("--adapter", choices=["swiftshader", "lavapipe"], help="a software GPU")
+    parser.add_argument("--instant", action="store_true", help="let the GPU do nothing, to measure the host")
     for name in ("before", "now"):
         parser.add_argument(f"--options-{name}", type=json.loads, default={}, help="JSON of further options of load()")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
@@ -71,7 +73,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             page = browser.new_page()
             page.set_default_timeout(READY_MS)
             page.goto(f"{server.url}notices.html")
-            common = {"backend": options.backend, "contextLength": options.context_length}
+            common: dict[str, Any] = {"backend": options.backend, "contextLength": options.context_length}
+            if options.instant:
+                common |= {"backend": "webgpu"} | AS_ON_GPU
+                for name in ("before", "now"):
+                    run_before_worker(page, mounts[f"{name}/"], instant(True), f"{name}/")
             asked = {
                 "builds": {name: f"{server.url}{name}" for name in ("before", "now")},
                 "models": [f"{server.url}model{i}/{file.name}" for i, file in enumerate(models)],

@@ -3,7 +3,6 @@
  * the notes to the page that asks for them.
  */
 {
-  const INSTANT = false; // bench/first_token.py sets it: dispatches have no workgroups
   /** @type {[string, number, number][]} what, when, and a command's device */
   let notes = [];
   const note = (/** @type {string} */ what, device = 0) =>
@@ -17,12 +16,12 @@
     return devices.indexOf(device);
   }
 
-  /** @param {any} type @param {string} name @param {string} [before] @param {string} [after] @param {(args: any[]) => any[]} [changed] */
-  function watch(type, name, before, after, changed = (args) => args) {
+  /** @param {any} type @param {string} name @param {string} [before] @param {string} [after] */
+  function watch(type, name, before, after) {
     const own = type.prototype[name];
     type.prototype[name] = function (/** @type {any[]} */ ...args) {
       if (before) note(before, type === GPUDevice ? deviceOf(this) : 0);
-      const result = own.apply(this, changed(args));
+      const result = own.apply(this, args);
       if (after) note(after);
       return result;
     };
@@ -33,7 +32,6 @@
   watch(GPUBuffer, "unmap", undefined, "read");
   watch(GPUBuffer, "getMappedRange", undefined, "mapped");
   watch(MessagePort, "postMessage", "posted");
-  if (INSTANT) watch(GPUComputePassEncoder, "dispatchWorkgroups", undefined, undefined, () => [0, 0, 0]);
 
   const { set: setHandler, ...rest } = /** @type {any} */ (
     Object.getOwnPropertyDescriptor(MessagePort.prototype, "onmessage")

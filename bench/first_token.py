@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.headless import AS_ON_GPU, add_common, evaluated, write_figures
+from bench.headless import AS_ON_GPU, add_common, evaluated, instant, write_figures
 
 PROBE = Path(__file__).with_suffix(".js")
 QUICK = 6  # one of so many runs is quicker than the second figure
@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
     if options.instant:
         load |= {"backend": "webgpu"} | AS_ON_GPU
     asked = {name: getattr(options, name) for name in ("prompt", "chat", "embedding", "runs")} | {"options": load}
-    probe = PROBE.read_text(encoding="utf-8").replace("INSTANT = false", f"INSTANT = {str(options.instant).lower()}")
+    probe = instant(options.instant) + PROBE.read_text(encoding="utf-8")
     found = evaluated(MEASURE, options.model, asked, options.adapter, in_worker=probe)
     print(table(found))
     write_figures(found, options.json)

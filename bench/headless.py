@@ -24,6 +24,7 @@ PEER_BACKENDS = ("wasm", "wasm threads", "webgpu")
 CPU_BACKENDS = ("wasm", "wasm threads")
 PEER_CSP = "default-src 'self' blob: data: 'unsafe-inline' 'unsafe-eval'; connect-src *"  # its worker is a blob
 READY_MS = 120_000
+INSTANT = Path(__file__).with_name("instant.js")
 DEFAULT = MODELS / "wisp-mini-q4_0.gguf"
 # Options of load() with which a software GPU gets the kernels of a real one, which need no results.
 AS_ON_GPU = {"variant": {"software": False}, "tune": False, "prove": False}
@@ -93,15 +94,24 @@ def evaluated(
             page = browser.new_page()
             page.set_default_timeout(READY_MS)
             if in_worker:
-                (worker,) = DIST.glob("assets/worker-*.js")
-                as_script = {**HEADERS, "Content-Type": MIME[".js"]}
-                body = in_worker + worker.read_text(encoding="utf-8")
-                page.route(f"**/{worker.name}", lambda route: route.fulfill(body=body, headers=as_script))
+                run_before_worker(page, DIST, in_worker)
             page.goto(f"{server.url}notices.html")
             found: dict[str, Any] = page.evaluate(script, {"model": f"{server.url}model/{model.name}", **asked})
             return found
     finally:
         server.shutdown()
+
+
+def run_before_worker(page: Page, build: Path, script: str, prefix: str = "") -> None:
+    """Have the engine's worker of a build run JavaScript before its own. `prefix`: where the server has the build."""
+    (worker,) = build.glob("assets/worker-*.js")
+    body, headers = script + worker.read_text(encoding="utf-8"), {**HEADERS, "Content-Type": MIME[".js"]}
+    page.route(f"**/{prefix}assets/{worker.name}", lambda route: route.fulfill(body=body, headers=headers))
+
+
+def instant(wanted: bool) -> str:
+    """What run_before_worker() needs so that the GPU does nothing, if that is wanted: to measure the host."""
+    return INSTANT.read_text(encoding="utf-8") if wanted else ""
 
 
 @contextmanager

@@ -12,22 +12,20 @@ machine delays the others.
 import argparse
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from playwright.sync_api import Page, Route, sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 from bench import encoder_shapes, make_model
 from bench.first_token import PROBE, QUICK
-from bench.headless import AS_ON_GPU, READY_MS, launched, write_figures
+from bench.headless import AS_ON_GPU, READY_MS, instant, launched, run_before_worker, write_figures
 from bench.shapes import Shape
 from tools import dist
-from tools.headers import HEADERS
 from tools.paths import ROOT
-from tools.serve import MIME, Server
+from tools.serve import Server
 
 CHANNEL = "wisp.first_token"
 SEES = "wisp-mini-sees-q4_0"
@@ -78,17 +76,11 @@ def table(found: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
-def probe(page: Page, builds: dict[str, Path], instant: bool) -> None:
+def probe(page: Page, builds: dict[str, Path], without_gpu: bool) -> None:
     """Have the workers of each build run bench/first_token.js before their own code."""
-    text = PROBE.read_text(encoding="utf-8").replace("INSTANT = false", f"INSTANT = {str(instant).lower()}")
+    text = instant(without_gpu) + PROBE.read_text(encoding="utf-8")
     for name, folder in builds.items():
-        (worker,) = folder.glob("assets/worker-*.js")
-        body = text.replace(CHANNEL, f"{CHANNEL} {name}") + worker.read_text(encoding="utf-8")
-        page.route(f"**/{name}/assets/{worker.name}", partial(_script, body))
-
-
-def _script(body: str, route: Route) -> None:
-    route.fulfill(body=body, headers={**HEADERS, "Content-Type": MIME[".js"]})
+        run_before_worker(page, folder, text.replace(CHANNEL, f"{CHANNEL} {name}"), f"{name}/")
 
 
 def files(shape: str, folder: Path, layers: int | None) -> dict[str, Path]:

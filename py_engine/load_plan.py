@@ -48,7 +48,8 @@ NEEDED_MS = 2000  # to go on asking for a GPU where nothing else may run the mod
 
 async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) -> Plan:
     """The plan of a model for a device, or for numpy."""
-    n_ctx = _context(parts.header, options.context_length, options.clamp_context)
+    with_media = bool(options.media and options.media.width)
+    n_ctx = context_of(parts.header, options.context_length, options.clamp_context, with_media=with_media)
     factors = await _rope_factors(parts, parts.header, n_ctx)
     most = SOFTWARE_BATCH if device is None or device.software else MATRIX_BATCH if device.matrix else BATCH
     batch, media = min(options.batch or most, most), options.media or MediaOptions(0, 0)
@@ -239,18 +240,21 @@ def _all_shaders(plan: Plan, device: Device) -> list[Shader]:
     return [*shaders_of(plan, device, plan.lists), *repack.shaders(plan, device)]
 
 
-def _context(header: Header, asked: int | None, clamp: bool) -> int:
+def context_of(header: Header, asked: int | None, clamp: bool, *, with_media: bool) -> int:
+    """The context length of a load that asks for so many tokens, or for none. WispError context_too_long."""
     if header.architecture == PROJECTOR:
         return 1
     cfg = family(header).Config.from_gguf(header)
     limit: int = cfg.context_length
+    if with_media and cfg.context_with_media:
+        limit = min(limit, cfg.context_with_media)
     if asked is not None and asked > limit and not clamp:
         raise WispError(
             f"contextLength is {asked}, but this model takes at most {limit} tokens. Choose {limit} or less.",
             "context_too_long",
             param="contextLength",
         )
-    return min(limit, asked) if asked else default_context(header)
+    return min(limit, asked or default_context(header))
 
 
 def default_context(header: Header) -> int:

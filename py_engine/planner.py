@@ -72,6 +72,7 @@ from py_engine.plan import (
 from py_engine.plan.adapters import EMBEDDINGS, NO_ADAPTERS, Adapters
 from py_engine.plan.cache import NO_CACHE, Cache, make_cache, make_conv_cache, make_encoder_cache, page_group
 from py_engine.plan.draft import add_draft, add_mtp
+from py_engine.plan.index import make_index_cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.latent import make_latent_cache
 from py_engine.plan.lists import (
@@ -319,8 +320,17 @@ def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
     if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[layer]):
         return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, page_group(plan, size))
     if cfg.latent:
-        return make_latent_cache(plan, layer, cfg.latent, kv_type, page_group(plan, cfg.windows[layer]))
-    return make_cache(plan, layer, cols, kv_type, page_group(plan, cfg.windows[layer]))
+        cache = make_latent_cache(plan, layer, cfg.latent, kv_type, page_group(plan, cfg.windows[layer]))
+        return _with_index(cfg, plan, layer, cache)
+    cache = make_cache(plan, layer, cols, kv_type, page_group(plan, cfg.windows[layer]))
+    return _with_index(cfg, plan, layer, cache)
+
+
+def _with_index(cfg: Config, plan: Plan, layer: int, cache: Cache) -> Cache:
+    """The cache with the keys of the layer's own index, if a context may have positions that it does not choose."""
+    if cfg.index is None or not (cfg.index.own and cfg.index.chooses(plan)):
+        return cache
+    return replace(cache, index=make_index_cache(plan, layer, cfg.index, page_group(plan, cfg.windows[layer])))
 
 
 def _mtp_cache(plan: Plan, cfg: Config, block: int, kv_type: str) -> Cache:

@@ -22,6 +22,7 @@ typedef struct {
   const f32 *q[QUERIES];
   u32 begin[QUERIES], end[QUERIES], pos[QUERIES]; // what each sees, and its position
   f32 slope[QUERIES];
+  const u32 *mask[QUERIES]; // bits of the positions that each attends to; 0: all that it sees
   Biases biases;   // of the heads from `head` on, each token's in turn
   u32 head, heads;
   f32 top[QUERIES], sum[QUERIES];
@@ -135,6 +136,10 @@ INLINE void attend_tile(u32 T, Queries *x, u32 i, u32 first, u32 lo, u32 end, co
         s = wasm_f32x4_sub(s, wasm_f32x4_mul(splat(x->slope[i + t]), far));
       }
       wasm_v128_store(&scores[t][j], s);
+      for (u32 k = 0; x->mask[i + t] && k < 4; k++) {
+        const u32 at = MIN(first + j + k, first + end - 1); // the mask has no bits after the last position
+        if (!(x->mask[i + t][at / 32] >> at % 32 & 1)) scores[t][j + k] = -__builtin_inff();
+      }
       for (u32 k = 0; x->biases.table && k < 4; k++)
         scores[t][j + k] +=
             relative_bias(&x->biases, x->head + (i + t) % x->heads, (i32)(first + j + k - x->pos[i + t]));
@@ -151,6 +156,7 @@ INLINE void attend_tile(u32 T, Queries *x, u32 i, u32 first, u32 lo, u32 end, co
       for (u32 k = 0; k < dim; k++) acc[t][k] *= factor;
       x->sum[i + t] *= factor, x->top[i + t] = top;
     }
+    if (top == -__builtin_inff()) top = 0; // a mask has none of the positions so far: the terms are 0
     v128_t sum = splat(0);
     for (u32 j = lo; j < padded; j += 4) {
       const v128_t e = exp4(wasm_f32x4_sub(wasm_v128_load(row + j), splat(top)));
@@ -261,6 +267,7 @@ static void attend_tokens(const attention_call *r, const Segment *s, u32 head, u
     for (u32 h = q_head; h < q_head + heads; h++, x.n++) {
       x.q[x.n] = ROW(r->q, r->q_stride, t) + h * dim, x.pos[x.n] = states(r->state)->pos + t;
       x.slope[x.n] = r->slopes ? AT(f32, r->slopes)[h] : 0;
+      x.mask[x.n] = r->mask ? AT(u32, r->mask) + (size_t)r->mask_words * t : 0;
       visible(r, s, t, &x.begin[x.n], &x.end[x.n]);
       from = MIN(from, x.begin[x.n]), to = MAX(to, x.end[x.n]);
       totals[x.n] = (Total){x.acc + (QUERIES + x.n) * dim, -__builtin_inff(), 0};
@@ -333,6 +340,7 @@ void attention_decode_work(const attention_decode_call *r, u32 chunk, u32 chunks
         x.q[x.n] = ROW(r->q, r->q_stride, m) + (head * group + g) * dim;
         x.begin[x.n] = begin, x.end[x.n] = end, x.pos[x.n] = pos;
         x.slope[x.n] = r->slopes ? AT(f32, r->slopes)[head * group + g] : 0;
+        x.mask[x.n] = r->mask ? AT(u32, r->mask) + (size_t)r->mask_words * m : 0;
       }
       const Keys c = {r->state, r->table, r->pages, r->page, r->k, r->v, r->kind, r->kv_heads * dim, head, dim, seq};
       attend(&c, &x, begin, end, r->scale, r->soft_cap, block);

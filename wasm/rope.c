@@ -166,3 +166,68 @@ void kv_quantize_work(const kv_quantize_call *r, u32 chunk, u32 chunks, u8 *scra
     }
   }
 }
+
+// Normalise a row in place.
+static void norm_row(f32 *x, u32 size, const f32 *norm, f32 eps) {
+  const f32 scale = inverse_rms(x, size, eps);
+  for (u32 k = 0; k < size; k++) x[k] *= scale * norm[k];
+}
+
+u32 index_append_chunks(const index_append_call *r) { return divided(batch_size(r->state), 4); }
+
+void index_append_work(const index_append_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 *freqs = AT(u32, r->freqs), half_dim = r->rope / 2, size = r->size;
+  f32 *cosine = (f32 *)scratch, *sine = cosine + half_dim, *key = sine + half_dim;
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 pos = position(r->state, r->per_token, m), offset = pos - segment(r->state, r->segments, m).first;
+    for (u32 i = 0; i < half_dim; i++) {
+      sine_cosine(offset * freqs[i], sine + i, cosine + i);
+      sine[i] *= r->scale, cosine[i] *= r->scale;
+    }
+    f32 *q = ROW(r->y, r->y_stride, m);
+    if (r->raw)
+      for (u32 h = 0; h < r->heads; h++) norm_row(q + h * r->size, size, AT(f32, r->norm), r->eps);
+    for (f32 *head = q + r->first; head < q + r->heads * size; head += size)
+      rotate(head, head, r->rope, r->rope, r->rope, r->neox, cosine, sine);
+    const f32 *x = ROW(r->x, r->x_stride, m), *norm = AT(f32, r->norm);
+    const u32 seq = sequence(r->state, r->per_token, m);
+    const size_t to = (size_t)cache_row(r->state, r->table, r->pages, r->page, seq, pos) * r->row;
+    if (r->raw) {
+      store_row(r->k, 0, to, x, size);
+      continue;
+    }
+    f32 mean = 0;
+    for (u32 k = 0; k < size; k++) mean += x[k];
+    for (u32 k = 0; k < size; k++) key[k] = x[k] - mean / size;
+    const f32 scale = inverse_rms(key, size, r->eps);
+    for (u32 k = 0; k < size; k++) key[k] = key[k] * scale * norm[k] + norm[size + k];
+    rotate(key + r->first, key + r->first, r->rope, r->rope, r->rope, r->neox, cosine, sine);
+    store_row(r->k, 0, to, key, size);
+    if (r->row > size) store_row(r->k, 0, to + size, x + size, size); // gates
+  }
+}
+
+u32 index_join_raw_chunks(const index_join_raw_call *r) { return divided(batch_size(r->state), 4); }
+
+void index_join_raw_work(const index_join_raw_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 *freqs = AT(u32, r->freqs), half_dim = r->rope / 2, size = r->size;
+  f32 *cosine = (f32 *)scratch, *sine = cosine + half_dim;
+  EACH_ROW(m, batch_size(r->state)) {
+    const u32 pos = position(r->state, r->per_token, m), seq = sequence(r->state, r->per_token, m);
+    const u32 count = pos + 1 - segment(r->state, r->segments, m).first;
+    if (count % r->pool) continue;
+    for (u32 i = 0; i < half_dim; i++) {
+      sine_cosine((count - r->pool) * freqs[i], sine + i, cosine + i);
+      sine[i] *= r->scale, cosine[i] *= r->scale;
+    }
+    f32 *key = ROW(r->k, r->row, cache_row(r->state, r->table, r->pages, r->page, seq, pos)) + size;
+    memset(key, 0, 4 * size);
+    for (u32 i = 0; i < r->pool; i++) {
+      const u32 row = cache_row(r->state, r->table, r->pages, r->page, seq, pos + 1 - r->pool + i);
+      for (u32 k = 0; k < size; k++) key[k] += ROW(r->k, r->row, row)[k];
+    }
+    for (u32 k = 0; k < size; k++) key[k] /= r->pool;
+    norm_row(key, size, AT(f32, r->norm) + size, r->eps);
+    rotate(key + r->first, key + r->first, r->rope, r->rope, r->rope, r->neox, cosine, sine);
+  }
+}

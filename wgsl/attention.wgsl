@@ -32,6 +32,7 @@
 #param SINKS // 1: each head has an attention sink, a logit without a value that joins the softmax
 #param ALIBI // 1: scores fall with the distance, by a slope per head (ALiBi, Press et al. 2022)
 #param RELATIVE // not 0: scores get a bias (lib/relative_bias.wgsl)
+#param INDEXED // not 0: a token attends to the positions of its bits in a mask, which has so many words a token
 #param Y16 // 1: y is f16
 #param F16
 #include "lib/attention_inputs.wgsl"
@@ -42,6 +43,9 @@
 #endif
 #if RELATIVE
 #include "lib/relative_bias.wgsl"
+#endif
+#if INDEXED
+@bind var<storage, read> index_mask: array<u32>; // (n, INDEXED)
 #endif
 #if SPLIT
 #include "lib/tile_split.wgsl"
@@ -226,7 +230,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #endif
       }
+#if INDEXED
+      const all_visible = false;
+#else
       let all_visible = s0 >= last_seen.x && s0 + TS <= first_seen.y; // to every row
+#endif
 #for i in SR
       {
         let row = ${i}u * ROW_LANES + row_lane;
@@ -244,8 +252,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #endif
         if (!all_visible) {
-          let seen = visible(token_of(m0, row));
-          score${i} = select(vec4f(MASKED), score${i}, (at >= vec4u(seen.x)) & (at < vec4u(seen.y)));
+          let token = token_of(m0, row);
+          let seen = visible(token);
+          var shown = (at >= vec4u(seen.x)) & (at < vec4u(seen.y));
+#if INDEXED
+          let chosen = index_mask[token * INDEXED + at.x / 32u] >> (at.x % 32u); // four positions share a word
+          shown &= ((vec4u(chosen) >> vec4u(0, 1, 2, 3)) & vec4u(1)) == vec4u(1);
+#endif
+          score${i} = select(vec4f(MASKED), score${i}, shown);
         }
         tops[row][key_lane] = max(max(score${i}.x, score${i}.y), max(score${i}.z, score${i}.w));
       }

@@ -18,6 +18,7 @@
 #param VALUES // rows of values that a thread loads before the scores are known
 #param ALIBI // 1: scores fall with the distance, by a slope per head (ALiBi, Press et al. 2022)
 #param RELATIVE // not 0: scores get a bias (lib/relative_bias.wgsl)
+#param INDEXED // not 0: a token attends to the positions of its bits in a mask, which has so many words a token
 #param FRESH // 1: the token's own key and value are read before they are in a q8_0 cache, or as if they were not yet
 #param UP_TO // positions of a token's context up to which it is computed here; 0: of any
 #param NORMS // 1: one token's stacked q, k and v rows are normalised and rotated here (lib/heads.wgsl); 2: its q rows, of
@@ -51,6 +52,9 @@ struct Params {
 #endif
 #if RELATIVE
 #include "lib/relative_bias.wgsl"
+#endif
+#if INDEXED
+@bind var<storage, read> index_mask: array<u32>; // (n, INDEXED)
 #endif
 @bind var<storage, read_write> parts: array<vec4f>; // (n, n_head, SPLIT, VECS + 1): the sum, then (maximum, denominator)
 #include "lib/attention_split.wgsl"
@@ -204,6 +208,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       }
 #endfor
     }
+#if INDEXED
+    let shown = s < end && ((index_mask[m * INDEXED + min(s, end - 1u) / 32u] >> (s % 32u)) & 1u) == 1u;
+#else
+    let shown = s < end;
+#endif
 #for g in G
 #if PARTS > 1
     for (var width = 1u; width < PARTS; width *= 2u) {
@@ -219,7 +228,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #if RELATIVE
     score${g} += relative_bias(i32(min(s, length - 1u)) - i32(length - 1u), head * G + ${g}u, p.n_head_kv * SHARE * G);
 #endif
-    score${g} = select(-1e30, score${g}, s < end);
+    score${g} = select(-1e30, score${g}, shown);
     rows_put_max(${g}u, score${g}, t);
 #endfor
     workgroupBarrier();
@@ -233,7 +242,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       sum${g}_${c} *= rescale;
 #endfor
       if (t % PARTS == 0u) {
-        let e = select(0.0, exp(score${g} - new_top), s < end);
+        let e = select(0.0, exp(score${g} - new_top), shown);
         weights[${g}u * TS + t / PARTS] = e;
         total${g} += e;
       }

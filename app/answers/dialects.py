@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -179,14 +180,10 @@ class Dialect:
     def parser(self, prompt: str, split_reasoning: bool, random_bytes: RandomBytes = os.urandom) -> Parser:
         """The parser of an answer to this prompt. `random_bytes`: for ids of calls."""
         inner: Parser = PlainParser()
-        if self._tools.tools or self.syntax.wrappers:
+        if self._tools.tools or self.syntax is COMMAND:  # which also wraps answers that call nothing
             prefix = ">>>" if self.syntax is FUNCTIONARY and prompt.endswith(">>>") else ""
             syntax = self.syntax if self._tools.tools else replace(self.syntax, trigger="\0")
-            inner = (
-                CallParser(syntax, lambda: self.new_id(random_bytes), prefix)
-                if self._tools.tools or self.syntax.name == "command-r"
-                else inner
-            )
+            inner = CallParser(syntax, lambda: self.new_id(random_bytes), prefix)
         if not split_reasoning:
             return inner
         tags = self._tags or TAGS[0]
@@ -260,7 +257,7 @@ class Dialect:
         return complete
 
     def _thought(self, grammar: Grammar, prompt: str) -> tuple[str, str]:
-        """Rules for the reasoning before the answer: (all of it, its rest if the prompt already opened it)."""
+        """Rules for the reasoning: (before a form or a call, before free text, which may begin a thought by itself)."""
         if self._tags is None:
             return "", ""
         until = f"TagDispatch(stop_eos=false, stop_str=({literal(self._tags[1])}), loop_after_dispatch=false)"
@@ -366,8 +363,6 @@ def _limited(write: Callable[[], Made], param: str) -> Made:
 
 def _tokens(text: str) -> list[str]:
     """All substrings that look like control tokens."""
-    import re
-
     return re.findall(r"<[|\uff5c][^|\uff5c<>]*[|\uff5c]>|\[[A-Z_/]+\]|</?[a-z_]+>", text)
 
 

@@ -43,7 +43,7 @@ class Processed:
             await self._within.accept(token)
 
     async def forced(self) -> list[int]:
-        """None: the processor sees the logits of every token."""
+        """No tokens: the processor sees the logits of every one."""
         return []
 
     def finished(self) -> bool:

@@ -45,7 +45,7 @@ class RequestMedia:
 
 
 async def of_messages(model: Loaded, messages: list[Message], fetch: Fetch) -> tuple[RequestMedia, list[Message]]:
-    """The media of a chat, and its messages with markers in their place. WispError for media that cannot be used."""
+    """The media of a chat, and its messages with a marker for each. WispError for media that cannot be used."""
     found = await of_parts(model, parts_of(messages), fetch)
     return found, with_markers(messages, found.markers)
 
@@ -63,6 +63,7 @@ async def of_parts(model: Loaded, parts: list[MediaPart], fetch: Fetch) -> Reque
 
 
 def projector_of(model: Loaded, path: str) -> LoadedProjector:
+    """The model's projector. WispError no_projector, which names the field at `path`."""
     projector: LoadedProjector | None = model.projector
     if projector is None:
         raise WispError(

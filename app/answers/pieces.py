@@ -28,7 +28,7 @@ class PromptEmbeddings:
 
 @dataclass(frozen=True)
 class PromptPieces:
-    """A prompt. Control tokens in its texts are read as such; one that comes first begins with BOS as prompts do."""
+    """A prompt. Control tokens in its texts are read as such; a text that comes first gets BOS as prompts do."""
 
     pieces: Sequence[str | list[int] | PromptEmbeddings]
 

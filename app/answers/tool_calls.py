@@ -38,10 +38,11 @@ class JsonEnd:
 
     def __init__(self) -> None:
         self._depth = 0
-        self._string = self._escaped = self._begun = self._scalar = False
+        self._string = self._escaped = self._begun = False
+        self.done = False  # the value has ended
 
     def push(self, text: str) -> int:
-        """The number of characters of `text` that belong to the value. Sets `done` at its end."""
+        """The number of characters of `text` that belong to the value."""
         for i, char in enumerate(text):
             if self._string:
                 if self._escaped:
@@ -69,8 +70,6 @@ class JsonEnd:
             elif not char.isspace():
                 self._begun = True
         return len(text)
-
-    done = False
 
 
 class CallParser:
@@ -126,6 +125,8 @@ class CallParser:
         self._blanks = text[len(body) :]
         if body:
             out.append({"content": body})
+
+    # -- states: each takes text, adds its deltas to `out`, and returns the text that the next state takes
 
     def _start(self, text: str, out: list[Delta]) -> str:
         self._buffer += text

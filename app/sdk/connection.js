@@ -31,7 +31,7 @@ import { lendTrialWorker } from "./trial.js";
  * @property {OnProgress} [progress]
  * @property {Journal | null} [journal] of its answer, if a model of this machine generates one
  * @property {boolean} [sent] to the present worker
- * @property {boolean} [early] readies the present worker
+ * @property {boolean} [early] it readies the present worker: the others wait until it is done
  * @property {number} [losses] workers that ended since the answer last grew
  *
  * @typedef {(kind: string, fields: Record<string, any>) => Promise<any>} Call
@@ -42,7 +42,8 @@ import { lendTrialWorker } from "./trial.js";
  *   requests; `loads`: the load requests of the models that the last one had
  */
 
-const MOST_LOSSES = 3; // workers that a request outlasts without progress; tries to start the next worker
+const MOST_LOSSES = 3; // workers that end in a row before a request makes progress, until it fails
+const MOST_STARTS = 3; // tries to start the next worker
 const PAUSE_MS = 200; // after a try that failed
 
 /**
@@ -193,7 +194,11 @@ export class Connection {
     const { port, lock } = link;
     return new Promise((ended) => {
       link.onerror = ended;
-      port.onmessage = ({ data }) => (data.kind === "dead" ? ended(data.message) : this.#receive(data));
+      port.onmessage = ({ data }) => {
+        for (const message of Array.isArray(data) ? data : [data])
+          if (message.kind === "dead") ended(message.message);
+          else this.#receiveSafely(message);
+      };
       port.onmessageerror = () => ended("a message could not be read");
       if (!lock) return;
       const released = () => ended("it was ended, or crashed");
@@ -216,7 +221,7 @@ export class Connection {
       pending.failed(error);
     }
     this.link = this.#open();
-    this.ready = this.#started(MOST_LOSSES);
+    this.ready = this.#started(MOST_STARTS);
     this.ready.then(
       () => this.onRestart(reason),
       () => {},
@@ -267,6 +272,15 @@ export class Connection {
     };
     if (signal?.aborted) abort();
     else signal?.addEventListener("abort", abort, { once: true });
+  }
+
+  /** Reports what a listener throws, so that it does not keep the next message from another one. @param {any} message */
+  #receiveSafely(message) {
+    try {
+      this.#receive(message);
+    } catch (error) {
+      reportError(error);
+    }
   }
 
   /** @param {any} message from the worker */

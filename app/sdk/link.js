@@ -66,7 +66,7 @@ async function openShared(url, name, held) {
     }
     const port = /** @type {MessagePort} */ (ports.at(-1));
     port.onmessage = ({ data }) => settle({ port, hello: data });
-    port.postMessage({ kind: "hello", lock: held.lock, page: true });
+    port.postMessage({ kind: "hello", lock: held.lock, page: true, several: true });
     const found = await Promise.race([settled, new Promise((resolve) => setTimeout(resolve, wait))]);
     if (found !== undefined) break;
   }
@@ -99,7 +99,7 @@ function openOwn(url, held) {
   const worker = new Worker(url, { type: "module", name: "wisp" });
   const { port1: port, port2 } = new MessageChannel();
   worker.postMessage({ port: port2 }, [port2]);
-  port.postMessage({ kind: "hello", lock: held.lock, page: true });
+  port.postMessage({ kind: "hello", lock: held.lock, page: true, several: true });
   return new Promise((resolve, reject) => {
     const end = () => (worker.terminate(), port.close(), held.release());
     /** @type {Link} */

@@ -141,7 +141,7 @@ function connect(host, find) {
  */
 async function openLink({ client, port, lock }, lost) {
   const held = await holdLock("wisp.request");
-  port.postMessage({ kind: "hello", lock: held.lock, page: false });
+  port.postMessage({ kind: "hello", lock: held.lock, page: false, several: true });
   let checking = 0;
   const closed = new Promise((_, reject) => {
     const check = async () => (await worker.clients.get(client.id)) ?? reject(lost());

@@ -14,6 +14,8 @@ from py_engine.plan.attention import SINGLE
 from py_engine.plan.cache import GROUP
 from py_engine.plan.shared import MOST_DISTANCE
 
+NO_SCORE = np.float32(-1e30)  # the largest score of a part without any that is seen, as on the GPU
+
 
 def rotate(c: Call, x: Array, pos: Array) -> Array:
     """Rotate (n, heads * head_dim) at positions (n, 1) or (n, pairs)."""
@@ -140,7 +142,7 @@ def masked_scores(c: Call) -> Iterator[tuple[slice, int, int, Array, Array]]:
     """
     for m, end, begin, _ in c.segment_parts():
         last = int(c.segments[m, 1]) if c.params.get("PACKED") and not c.params.get("CAUSAL", 1) else None
-        for head, scores, v in _scores(c, c["q"][m:end], c.positions[m:end], c.seq, begin, last):
+        for head, scores, v in _scores(c, c["q"], slice(m, end), c.seq, begin, last):
             yield slice(m, end), begin, head, scores, v
 
 
@@ -155,14 +157,14 @@ def attention_decode(c: Call) -> None:
             continue
         size = split_size(c, pos, int(seq))
         begin, end = visible(c, pos, int(seq))
-        for head, scores, v in _scores(c, q[m : m + 1], np.array([pos]), int(seq)):
+        for head, scores, v in _scores(c, q, slice(m, m + 1), int(seq)):
             # all parts at once, the last one filled up
             n, n_parts = end - begin, -(-(end - begin) // size)
             s = np.full((group, n_parts * size), -np.inf, np.float32)
             values = np.zeros((n_parts * size, head_dim), np.float32)
             s[:, :n], values[:n] = scores[:, 0, begin:end], v[begin:end]
             s = np.ascontiguousarray(s.reshape(group, n_parts, size).transpose(1, 0, 2))  # (parts, group, size)
-            top = s.max(axis=-1, keepdims=True)
+            top = np.maximum(s.max(axis=-1, keepdims=True), NO_SCORE)
             e = np.exp(s - top)
             partial = c["parts"][m, head * group : (head + 1) * group, :n_parts].transpose(1, 0, 2)
             partial[..., :head_dim] = np.matmul(e, values.reshape(n_parts, size, head_dim))
@@ -188,13 +190,14 @@ def _keys_and_values(c: Call, seen: Array, seq: int) -> tuple[Array, Array, Arra
 
 
 def _scores(
-    c: Call, q: Array, positions: Array, seq: int, begin: int = 0, end: int | None = None
+    c: Call, q: Array, tokens: slice, seq: int, begin: int = 0, end: int | None = None
 ) -> Iterator[tuple[int, Array, Array]]:
     """Yield (kv head, scaled and masked scores (group, n, positions), values (positions, head_dim)).
 
-    The queries (n, heads * head_dim) are at consecutive positions of one sequence. They see nothing before `begin`, nor
-    from `end` on, which may be after them.
+    The tokens' queries, of q (batch, heads * head_dim), are at consecutive positions of one sequence. They see nothing
+    before `begin`, nor from `end` on, which may be after them.
     """
+    q, positions = q[tokens], c.positions[tokens]
     head_dim, group, kv_heads = c.params["HEAD_DIM"], _group(c), c.consts["n_head_kv"]
     pos, n = int(positions[0]), len(positions)
     q = q[:, c.consts.get("head0", 0) * group * head_dim :]
@@ -212,6 +215,8 @@ def _scores(
         hidden = abs(distance) > window // 2
     if chunks is not None:
         hidden |= (seen[None, :] - begin) // window < chunks
+    if c.params.get("INDEXED"):
+        hidden |= not_chosen(c["index_mask"][tokens], seen)
     for head in range(kv_heads):
         queries = np.ascontiguousarray(q[:, head].transpose(1, 0, 2)).reshape(group * n, head_dim)
         scores = (queries @ np.ascontiguousarray(k[:, head]).T)[:, at].reshape(group, n, len(seen))
@@ -225,6 +230,12 @@ def _scores(
             scores += table[:, :, head * group : (head + 1) * group].transpose(2, 0, 1)
         scores[:, hidden] = -np.inf
         yield head, scores, np.ascontiguousarray(v[:, head])[at]  # products with strided rows take far longer
+
+
+def not_chosen(mask: Array, positions: Array) -> Array:
+    """True where a mask (tokens, words) has no bit for a position: (tokens, positions)."""
+    found: Array = (mask[:, positions // 32] >> (positions % 32).astype(np.uint32)) & np.uint32(1) == 0
+    return found
 
 
 def _cached(c: Call, name: str, positions: Array, seq: int) -> tuple[Array, Array | slice]:

@@ -108,6 +108,11 @@ def _biases(m: Calls, op: Op) -> dict[str, Any]:
     }
 
 
+def _mask(m: Calls, op: Op) -> dict[str, Any]:
+    """The fields of a mask of positions."""
+    return {"mask": m.address(op, "index_mask"), "mask_words": op.params.get("INDEXED", 0)}
+
+
 def attention(m: Calls, op: Op) -> None:
     m.add(
         "attention", state=m.address(op, "state"), **segment_fields(op), **paging_fields(op),
@@ -117,7 +122,7 @@ def attention(m: Calls, op: Op) -> None:
         causal=op.params.get("CAUSAL", 1),
         soft_cap=op.params["SOFT_CAP"],
         scale=op.consts["scale"], sinks=m.address(op, "sinks"), slopes=m.address(op, "slopes"),
-        **_biases(m, op),
+        **_biases(m, op), **_mask(m, op),
         q=m.address(op, "q"), q_stride=op.consts["q_stride"], k=m.address(op, "k_cache"), v=m.address(op, "v_cache"),
         y=m.address(op, "y"), y_stride=stride_of(op, "y"),
     )  # fmt: skip
@@ -130,7 +135,8 @@ def attention_decode(m: Calls, op: Op) -> None:
         "attention_decode", **batch_fields(m, op), **paging_fields(op), kind=KV_KINDS[str(op.params["KV"])],
         head_dim=op.params["HEAD_DIM"], group=_group(op), kv_heads=op.consts["n_head_kv"],
         **_window(op), **_part(op), size=m.memory.part, split=op.params["SPLIT"], soft_cap=op.params["SOFT_CAP"],
-        scale=op.consts["scale"], slopes=m.address(op, "slopes"), **_biases(m, op), q=m.address(op, "q"),
+        scale=op.consts["scale"], slopes=m.address(op, "slopes"), **_biases(m, op), **_mask(m, op),
+        q=m.address(op, "q"),
         q_stride=op.consts["q_stride"], k=m.address(op, "k_cache"), v=m.address(op, "v_cache"),
         parts=m.address(op, "parts"),
     )  # fmt: skip

@@ -95,15 +95,23 @@ FIELDS: dict[str, list[str]] = {
         " scale:f freqs k v x x_stride y y_stride after per_head",
         "latent_append": f"{_CACHE} halves heads nope rope rank neox eps:f scale:f freqs norm q q_stride kv kv_stride k"
         " y y_stride",
+        "index_append": f"{_CACHE} heads size rope first row raw neox eps:f scale:f freqs norm x x_stride k y y_stride",
+        "index_join": f"{_CACHE} size pool row gate_bias k",
+        "index_join_raw": f"{_CACHE} size pool rope first row neox eps:f scale:f freqs norm k",
+        "index_scores": f"{_CACHE} heads size pool row weighted first tokens width scale:f q q_stride x x_stride"
+        " x_first k scores",
+        "index_choose": "state per_token segments top_k pool first tokens width scores heap mask",
         "head_products": "state transposed heads w type rows cols w_first w_head x x_stride x_first x_head y y_stride"
         " y_first y_head",
         "head_norm": "state q_rows kv_rows head_dim across_heads per_head alone mean norm_values eps:f norm bias x"
         " x_stride",
         "kv_quantize": "state per_token table pages page cols k_new v_new k v",
         "attention": "state segments records table pages page kind head_dim group kv_heads window chunked size causal"
-        " soft_cap:f scale:f sinks slopes relative relative_type heads buckets q q_stride k v y y_stride",
+        " soft_cap:f scale:f sinks slopes relative relative_type heads buckets mask mask_words q q_stride k v y"
+        " y_stride",
         "attention_decode": "state per_token table pages page kind head_dim group kv_heads window chunked part shifts"
-        " size split soft_cap:f scale:f slopes relative relative_type heads buckets q q_stride k v parts",
+        " size split soft_cap:f scale:f slopes relative relative_type heads buckets mask mask_words q q_stride k v"
+        " parts",
         "attention_combine": "state per_token head_dim heads window chunked part shifts size split sinks parts y"
         " y_stride",
         "route": "state experts used normalised sigmoid groups groups_used sharing scale:f logits stride bias"

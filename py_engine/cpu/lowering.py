@@ -13,6 +13,7 @@ from py_engine.cpu import (
     adapter_calls,
     attention_calls,
     encoder_calls,
+    index_calls,
     product_calls,
     recurrent_calls,
     row_calls,
@@ -25,7 +26,8 @@ from py_engine.plan.plan import Op, Plan
 SKIPPED = ("sample_histogram", "sample_sort", "sample_bounds", "logprobs_partitions")  # other ops do their work
 PRODUCTS = ("matvec", "matvec_small_batch", "matmul", "experts")  # they drop the rounded x themselves
 CALL_MODULES = (
-    row_calls, product_calls, adapter_calls, attention_calls, recurrent_calls, wkv_calls, encoder_calls, sampler_calls,
+    row_calls, product_calls, adapter_calls, attention_calls, index_calls, recurrent_calls, wkv_calls, encoder_calls,
+    sampler_calls,
 )  # fmt: skip
 LOWERED: dict[str, Callable[[Calls, Op], None]] = {
     call.__name__: call for module in CALL_MODULES for call in module.CALLS

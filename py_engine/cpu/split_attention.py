@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from py_engine.cpu.attention import NO_SCORE, masked_scores
 from py_engine.cpu.attention import attention as unsplit_attention
-from py_engine.cpu.attention import masked_scores
 from py_engine.cpu.call import Array, Call
-
-NO_SCORE = np.float32(-1e30)  # the reference where a token sees nothing of a split
 
 
 def attention(c: Call) -> None:

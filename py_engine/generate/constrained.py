@@ -96,7 +96,7 @@ class ConstrainedDecoder:
         answer.ended = True
 
     def _reserve(self, tokens: int) -> bool:
-        """Whether there are pages for the next tokens; the last one of the answer needs none."""
+        """Take pages for the next tokens; False: some are lacking. The answer's last token needs none."""
         answer = self._answer
         end = answer.at + max(0, min(max(tokens, answer.forced), answer.left - 1, self._runner.plan.batch))
         self.lacks_pages, self.needs = self._sequence.reserve(end) < end, end
@@ -112,7 +112,7 @@ class ConstrainedDecoder:
         self._fed = False
 
     async def _sample_masked(self, rejected_before: bool = False) -> AsyncGenerator[Batch, None]:
-        """Sample the next tokens, each with its mask. `rejected_before`: without it, the first one was rejected."""
+        """Sample the next tokens, each with its mask. `rejected_before`: the first one was rejected without it."""
         runner, answer = self._runner, self._answer
         self._fed = False
         if answer.source is not None and runner.sample_masked is not None:

@@ -16,8 +16,8 @@ from py_engine.runners import MaskedTokens
 
 MIN_LOOKAHEAD = 4  # tokens; to sample fewer ahead does not pay
 BANS = -100.0  # a bias that bans a token
-SLOW_MASK_MS = 5.0  # a mask takes too long for others, on average of
-SLOW_MS = 100.0  # so many milliseconds of masks
+SLOW_MASK_MS = 5.0  # the average time of a mask above which other answers do not wait for it
+SLOW_MS = 100.0  # the time of all masks before which the average says too little
 TRIED = 24  # tokens of the first request, after which its `usual_run` is known
 
 
@@ -39,7 +39,7 @@ class ConstrainedAnswer:
         self.process = getattr(answer.constraint, "process", None)  # of a logits processor
         # makes masks without Python; none where each token's log-probabilities are read
         self.source = getattr(answer.constraint, "source", None) if answer.sampling.logprobs < 0 else None
-        # Where masked, forced tokens are sampled, and a banned one is not: alone, they are fed.
+        # Masked batches sample forced tokens, but never one that is banned. Alone, forced tokens are fed.
         bans = any(bias <= BANS for _, bias in answer.sampling.logit_bias)
         self._can_rewind, self.in_masked_batches = can_rewind, masked_batches and self.source is not None and not bans
         self._mask_ms, self._masked = 0.0, 0  # of tokens that were sampled with masks
@@ -52,7 +52,7 @@ class ConstrainedAnswer:
         self._n_vocab = n_vocab
         self._forced: deque[int] = deque()  # the only tokens that may come next
         self._run = 0  # tokens since the mask last changed one
-        self._sampled, self._tried = 0, 0 if usual_run else TRIED
+        self._sampled, self._tried = 0, 0 if usual_run else TRIED  # it shares steps until so many were sampled
 
     async def fetch_forced(self) -> None:
         """Ask the constraint for tokens that it forces, if none are known."""
@@ -60,14 +60,14 @@ class ConstrainedAnswer:
             self._forced.extend(await self.constraint.forced())
 
     def take_known_forced(self) -> list[int]:
-        """Hand over the known forced tokens; advance_masked() returns what is left of them."""
+        """Lend the known forced tokens; advance_masked() takes back what is left of them."""
         forced, self._forced = list(self._forced), deque()
         return forced
 
     async def fetch_more_forced(self) -> list[int] | None:
-        """The next tokens that the constraint forces, while the known ones are lent; None: the answer has ended.
+        """The next tokens that the constraint forces, while the known ones are lent.
 
-        Also where the constraint fails: `failure` has the error.
+        None: the answer has ended, or the constraint has failed: `failure` has the error.
         """
         try:
             forced = await self.constraint.forced()

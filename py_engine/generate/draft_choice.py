@@ -37,6 +37,5 @@ def choose_drafts(
 
 def _may_draft(sequence: RunningSequence) -> bool:
     """Whether a sequence may draft. Drafts yield no log-probabilities, and may add SHORT_BATCH tokens a step."""
-    drafts = bool(sequence.ids) and sequence.draft_fits and sequence.left > SHORT_BATCH
-    drafts = drafts and sequence.constrained is None
-    return drafts and sequence.answer.sampling.logprobs < 0
+    free = sequence.constrained is None and sequence.answer.sampling.logprobs < 0
+    return free and bool(sequence.ids) and sequence.draft_fits and sequence.left > SHORT_BATCH

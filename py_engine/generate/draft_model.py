@@ -191,9 +191,9 @@ class Drafter:
         return lambda drafts: self._runner.step_ms(count, drafting=True, n_model_draft=drafts)
 
     def catch_up(self, sequence: RunningSequence, count: int, ms: float) -> bool:
-        """Compute what it lacks of the known tokens of one of `count` sequences. Each step computes the newest two.
+        """Compute a part, of about `ms`, of what the drafter lacks of one of `count` sequences; whether that was all.
 
-        False: this was a part that takes `ms`. The lists of the model compute all that the MTP layer needs.
+        The MTP layer lacks nothing: the model's own lists compute it.
         """
         return True
 

@@ -80,22 +80,22 @@ class Generation:
                 await self.recover_from(error, runner)
 
     async def alone(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """again_after_loss() of what uses the engine alone."""
+        """Run work that has the engine to itself, again after each loss of the GPU."""
         async with self.access.exclusive():
             return await self.again_after_loss(work)
 
     async def recover_from(self, error: WispError, runner: Runner) -> None:
         """Wait until the device is back. Raises the error if it was not the loss of `runner`'s device.
 
-        It may be the loss of a projector's, which has not come back: trying again would not end.
+        A projector's lost device does not come back: trying again would not end.
         """
-        another = runner is self.runner and runner.lost is None
-        if error.code != "device_lost" or self.recover is None or another:
+        of_projector = runner is self.runner and runner.lost is None
+        if error.code != "device_lost" or self.recover is None or of_projector:
             raise error
         await self.recover()
 
     async def answer(self, answer: Answer, keep: int | None) -> AsyncGenerator[Batch, None]:
-        """Engine.generate()."""
+        """Run an answer to its end, also where the GPU is lost meanwhile. `keep`: as in AnswerLimits."""
         started = time.perf_counter()
         self.totals.requests += 1
         self.totals.prompt_tokens += len(answer.ids)
@@ -131,6 +131,7 @@ class Generation:
             # Those of the sequence's device: another one may replace it at any wait, and have other pages.
             scheduler, runner = self._scheduler, self.runner
             sequence.private = answer.private
+            sequence.end = min(len(answer.ids) + answer.left, self.context_length)
             self.set_scales(sequence, answer.scales, answer.ids[: answer.begins])
             if self.prefixes is not None:
                 cache, root = self.sequences.cache, sequence.root
@@ -144,7 +145,7 @@ class Generation:
                         _update_stats(answer, started)
                         yield batch
                 if answer.lacks_pages and not answer.done:
-                    await self.sequences.wait_for_pages(sequence, self._end(answer))
+                    await self.sequences.wait_for_pages(sequence, self._needed_end(answer))
                     answer.lacks_pages = False
                 elif answer.done or keep is None:
                     return
@@ -190,8 +191,8 @@ class Generation:
         sequence.root = root
         self.runner.set_scales(sequence.number, packed)
 
-    def _end(self, answer: Answer) -> int:
-        """The positions that an answer needs before it can go on: those of its tokens, and the next ones."""
+    def _needed_end(self, answer: Answer) -> int:
+        """The end of the positions that an answer needs before it can go on: those of its tokens, and the next ones."""
         return min(max(len(answer.ids) + 1, answer.needs), self.context_length)
 
     async def _continue(
@@ -230,7 +231,7 @@ class Generation:
         if answer.tokens == answer.begun:
             answer.stats.cached_tokens += max(0, cached - before)
             self.totals.cached_tokens += max(0, cached - before)
-        answer.lacks_pages = not self.sequences.enough_pages(sequence, self._end(answer))
+        answer.lacks_pages = not self.sequences.enough_pages(sequence, self._needed_end(answer))
         return not answer.lacks_pages
 
     async def _run_constrained(

@@ -15,7 +15,7 @@ from py_engine.runners import Runner
 SOON_SECONDS = 0.05  # how long after a request others often arrive
 WAIT_SECONDS = 0.005  # how long steps wait for the next of several requests
 
-Reuse = Callable[[], bool]  # sets what the caches hold of a sequence; False: pages are lacking
+Reuse = Callable[[], bool]  # has a sequence hold what the caches know of its prompt; False: pages are lacking
 
 
 class Joining:
@@ -45,6 +45,7 @@ class Joining:
         return joined
 
     async def _prepare(self, sequence: RunningSequence, reuse: Reuse | None, mask: Any) -> bool:
+        """Wait for the prompt's turn, then set up the device and the caches for it. False: pages are lacking."""
         answer, constrained, number = sequence.answer, sequence.constrained, sequence.cache.number
         try:
             if not sequence.prompted:

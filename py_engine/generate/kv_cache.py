@@ -38,7 +38,7 @@ class Block:
     def common(self, ids: list[int], exact: bool) -> int:
         """How many of its first tokens are those of `ids`. `exact`: of the prompted ones."""
         own = self.tokens[: self.prompted] if exact else self.tokens
-        if own[:1] != ids[:1]:  # most blocks that follow the same key
+        if own[:1] != ids[:1]:  # quick: most of the blocks that follow one key differ here
             return 0
         if own == ids[: len(own)]:
             return len(own)
@@ -59,6 +59,7 @@ class KvCache:
         self.states = next((StateSlots(group) for group in groups if group.states), None)
         self.waiting: set[int] = set()  # ages of the sequences that wait for pages, or have not taken them yet
         self.freed: Callable[[], None] = lambda: None  # called when the store of prefixes has released pages
+        self.taken: Callable[[], None] = lambda: None  # called when a sequence has taken pages
         self._after: dict[bytes, list[Block]] = {}  # the blocks that follow a key
         self._roots: dict[bytes, None] = {}  # the keys before first positions
 

@@ -1,4 +1,4 @@
-"""The pages of one page group: which are free, which sequences hold, and which only keep what a request may reuse."""
+"""The pages of one page group: which are free, which sequences hold, and which are cached for later requests."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class PrefixStore:
                     cache.release(group, block)
                 before = block
                 used.append(key)
-                await asyncio.sleep(0)  # what was opened ahead does not hold up the streams
+                await asyncio.sleep(0)  # let streams run: blocks that were read ahead come without a wait
         if len(used) < len(wanted):
             self._stored = None
         return used

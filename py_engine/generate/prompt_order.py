@@ -17,13 +17,16 @@ SHARED = 16  # tokens that a prompt has in common with one that is being read: w
 def may_be_admitted(sequence: RunningSequence, unread: Sequence[RunningSequence]) -> bool:
     """Whether to admit a request, so that its prompt is read.
 
-    `unread`: the requests whose prompts were not submitted, as they came. It waits for older ones that are not longer,
-    and for what it has in common with those that were admitted: then the caches have that for it.
+    `unread`: the requests whose prompts were not submitted, as they came. A request waits for older ones that are not
+    longer. It also waits for what it has in common with an admitted one, and then finds that in the caches.
     """
     if any(_reads_common(other, sequence) for other in unread if other is not sequence):
         return False
     older = unread[: unread.index(sequence)]
-    return not older or _tokens_left(sequence) < min(_tokens_left(other) for other in older)
+    if not older:
+        return True
+    left = _tokens_left(sequence)
+    return all(left < _tokens_left(other) for other in older)  # mostly, the first one decides
 
 
 def next_prompt(sequences: Sequence[RunningSequence]) -> RunningSequence:

@@ -26,7 +26,7 @@ class PromptPart:
     at: int
     ids: list[int]
     lists: Sequence[str]
-    exact: bool  # its tokens have the results that they have in any other part of a prompt
+    exact: bool  # its tokens have the same results as in a part of any other size
     last: bool
     options: FeedOptions
 

@@ -1,8 +1,7 @@
 """Which sequence runs next: continuous batching (Yu et al. 2022, "Orca").
 
 Requests join and leave between two submits; without drafts, nothing is drained for that. In turn, a submit is made of
-    slices of prompts             those of new requests first, so that requests that come together soon share steps
-                                  (prompt_order.py, prompt_slices.py)
+    slices of prompts             those of new requests first, so that these soon share steps (prompt_order.py)
     steps of a batch              up to Plan.max_small_batch sequences; a sequence's tokens do not depend on the others
 Sequences that share steps draft tokens by prompt lookup, by the model's MTP layer or by a draft model where that pays
 and the batch has rows left. Answers under a constraint share steps while others run; alone they hold the device in time
@@ -173,11 +172,11 @@ class Scheduler:
         return self._turns > self._first_turn and self._time_slices.expired(ahead / 1000)
 
     async def _read(self) -> None:
-        batches = await self.runner.result()
+        """Read the oldest submit's results, and hand their tokens on."""
+        results = await self.runner.result()
         submit = self._in_flight.popleft()
-        for sequence, version, masked, sampled in zip(
-            submit.unit, submit.versions, submit.masked, batches, strict=True
-        ):
+        rows = zip(submit.unit, submit.versions, submit.masked, results, strict=True)
+        for sequence, version, masked, sampled in rows:
             batch = sampled if submit.samples else Batch([])
             sequence.submits -= 1
             if sequence.constrained is not None and submit.samples:
@@ -186,10 +185,7 @@ class Scheduler:
                 continue
             yielded = len(batch.ids)
             if submit.steps:
-                self._totals.draft_steps += submit.steps
-                self._totals.draft_tokens += yielded
-                self._totals.model_drafted += submit.n_model_draft * submit.steps
-                self._totals.model_accepted += yielded - submit.steps if submit.n_model_draft else 0
+                self._totals.count_drafts(submit.steps, yielded, submit.n_model_draft)
                 batch = batch[: sequence.left]
                 sequence.left -= len(batch.ids)
                 sequence.position += len(batch.ids)
@@ -217,37 +213,21 @@ class Scheduler:
     # -- what to submit
 
     async def _submit_ahead(self) -> None:
+        """Submit until the device has enough work, or until a result must be read first."""
         while not self._is_over() and (units := self._units()):
             streams = any(not unit[0].prompting for unit in units)
             alone = not streams and not self._time_slices.wanted
             if self._enough_ahead(AHEAD_ALONE_MS if alone else self._ahead_ms(units)):
                 return
             unit = self._next(units)
-            prompting = unit[0].prompting
+            prompting, beside_prompt = unit[0].prompting, any(one.prompting for (one, *_) in units)
             if not prompting and needs_masks(unit):
                 if not self._in_flight:
-                    await self._decode_masked(unit, beside_prompt=any(one.prompting for (one, *_) in units))
+                    await self._decode_masked(unit, beside_prompt=beside_prompt)
                 return
-            drafting, n_model_draft = Drafts.NONE, 0
-            if self._speculation and unit == self._sequences:
-                drafting, n_model_draft = choose_drafts(unit, self.runner, self._drafter, self._drafting)
-            begins = n_model_draft > 0 and (self._drafting, self._drafted) != (Drafts.MODEL, unit)
-            if begins and len(unit) > 1 and (self._drafting or not self._caught_up(unit, SLICE_MS)):
-                drafting, n_model_draft = Drafts.NONE, 0  # or all would wait until the draft model has read a prompt
-            drafted = unit if drafting else []
-            if (drafting, drafted) != (self._drafting, self._drafted):
-                if self._in_flight and not self._begins(unit, n_model_draft):
-                    return
-                self._drafting, self._drafted = Drafts.NONE, []
-                if n_model_draft and self._drafter is not None:
-                    self._catching_up = not self._caught_up(unit, DRAFT_PART_MS)
-                    if self._catching_up:
-                        self._turns += 1  # the time slice may end after this part
-                        return
-                    self._drafter.start([sequence.row for sequence in unit])
-                elif drafting:
-                    self.runner.start_drafts([sequence.row for sequence in unit])
-                self._drafting, self._drafted = drafting, drafted
+            drafting, n_model_draft = self._choose_drafts(unit)
+            if not self._set_drafts(unit, drafting, n_model_draft):
+                return
             if drafting:
                 submit = self._submit_drafts(unit, n_model_draft)
                 if submit is None:
@@ -255,7 +235,7 @@ class Scheduler:
             elif prompting:
                 submit = self._submit_prompt(unit[0], units)
             else:
-                submit = self._submit_steps(unit, beside_prompt=any(sequence.prompting for (sequence, *_) in units))
+                submit = self._submit_steps(unit, beside_prompt=beside_prompt)
             if submit is None:
                 continue  # pages are lacking: there are fewer units now
             self._add(submit)
@@ -296,7 +276,7 @@ class Scheduler:
         return sum(submit.ms for submit in ahead) >= ms and (len(ahead) > 1 or ahead[0].ms >= LONG_MS)
 
     def _units(self) -> list[list[RunningSequence]]:
-        """What the next submit may be made of: prompts, and batches; while those are compiled, single sequences."""
+        """What the next submit may be made of: prompts, and batches; while those are compiled, their sequences."""
         runnable = [sequence for sequence in self._sequences if sequence.runnable]
         opened = [sequence for sequence in runnable if sequence.open_part is not None]
         waiting = [] if self._time_slices.part_open or self._parts_blocked else runnable
@@ -317,16 +297,15 @@ class Scheduler:
         """Submit decode steps of a unit. None: pages are lacking."""
         rows, runner = len(unit), self.runner
         steps = self._steps_beside_prompt(rows) if beside_prompt else runner.steps_in(rows, self._submit_ms(rows))
-        steps = min(steps, *(most_steps(sequence) for sequence in unit))
-        steps = with_pages(unit, steps)
+        steps = with_pages(unit, min(steps, *(most_steps(sequence) for sequence in unit)))
         if not steps:
             return None
-        clear_stale_masks(self.runner, unit)
-        self.runner.decode([sequence.row for sequence in unit], steps)
-        self._totals.count(steps, len(unit))
-        submit = ScheduledWork(unit, steps * (self.runner.step_ms(len(unit)) or UNKNOWN_MS))
+        clear_stale_masks(runner, unit)
+        runner.decode([sequence.row for sequence in unit], steps)
+        self._totals.count(steps, rows)
+        submit = ScheduledWork(unit, steps * (runner.step_ms(rows) or UNKNOWN_MS))
         for sequence in unit:
-            end_mask(self.runner, sequence)
+            end_mask(runner, sequence)
             sequence.position += steps
             sequence.left -= steps
             sequence.cache.advance(sequence.position, exact=False)
@@ -365,12 +344,41 @@ class Scheduler:
 
     # -- drafts
 
+    def _choose_drafts(self, unit: list[RunningSequence]) -> tuple[Drafts, int]:
+        """How the next steps of a unit draft, and tokens of a draft, as choose_drafts() returns them."""
+        if not self._speculation or unit != self._sequences:
+            return Drafts.NONE, 0
+        drafting, n_model_draft = choose_drafts(unit, self.runner, self._drafter, self._drafting)
+        begins = n_model_draft > 0 and (self._drafting, self._drafted) != (Drafts.MODEL, unit)
+        if begins and len(unit) > 1 and (self._drafting or not self._caught_up(unit, SLICE_MS)):
+            return Drafts.NONE, 0  # or all would wait until the draft model has read a prompt
+        return drafting, n_model_draft
+
+    def _set_drafts(self, unit: list[RunningSequence], drafting: Drafts, n_model_draft: int) -> bool:
+        """Begin or end drafts. False: first, what is in flight must be read, or the draft model reads a part."""
+        drafted = unit if drafting else []
+        if (drafting, drafted) == (self._drafting, self._drafted):
+            return True
+        if self._in_flight and not self._can_begin_in_flight(unit, n_model_draft):
+            return False
+        self._drafting, self._drafted = Drafts.NONE, []
+        if n_model_draft and self._drafter is not None:
+            self._catching_up = not self._caught_up(unit, DRAFT_PART_MS)
+            if self._catching_up:
+                self._turns += 1  # the time slice may end after this part
+                return False
+            self._drafter.start([sequence.row for sequence in unit])
+        elif drafting:
+            self.runner.start_drafts([sequence.row for sequence in unit])
+        self._drafting, self._drafted = drafting, drafted
+        return True
+
     def _caught_up(self, unit: list[RunningSequence], ms: float) -> bool:
         """Whether the draft model has read what is known of all sequences; else it reads a part of about `ms`."""
         drafter = self._drafter
         return drafter is None or all(drafter.catch_up(sequence, len(unit), ms) for sequence in unit)
 
-    def _begins(self, unit: list[RunningSequence], n_model_draft: int) -> bool:
+    def _can_begin_in_flight(self, unit: list[RunningSequence], n_model_draft: int) -> bool:
         """Whether drafts by a model can begin although submits are in flight, such as the end of a prompt.
 
         The positions after drafts are known once they are read. The draft model reads all tokens but the newest two.

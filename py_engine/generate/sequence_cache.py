@@ -33,13 +33,14 @@ class SequenceCache:
         self.tokens: list[int] = []  # whose keys and values are computed
         self.preempted = False  # it is to release its pages: an older sequence needs them
         self.private = False  # what it computes must not outlive the page
+        self.end = 0  # positions that its answer has at most: the caches may grow for them before they are needed
         self.root = START  # the key before its first position: other adapters have other roots
         self._cache, self._device = cache, device
         self._blocks: list[Block] = []
-        self._held = [0] * len(cache.windows)  # by group: the first block whose page it holds
+        self._first_held = [0] * len(cache.windows)  # by group: the first block whose page it holds
         self._slot: int | None = None  # of a recurrent model's states
-        self._stated: int | None = 0  # positions that its states have seen; None: unknown
-        self._exact = True  # all of them as a prompt
+        self._states_end: int | None = 0  # positions that its states have seen; None: unknown
+        self._exact = True  # they have seen all of these positions as a prompt
         self._back = True  # the states after one position less are there, too
         self.checkpoint = 0  # where a prompt leaves what others have in common with it: worth a snapshot; 0: nowhere
 
@@ -70,7 +71,7 @@ class SequenceCache:
         return len(self.tokens)
 
     def known(self, ids: list[int], exact: bool = False) -> int:
-        """About how many tokens reuse() would find. It holds nothing, so these may be evicted."""
+        """About how many tokens reuse() would find. They are not held, so they may be evicted before."""
         _, n = self._cache.find(ids[:-1], exact, self.root)
         states = self._cache.states
         return n if states is None else states.find(ids, n, exact, self.root)[1]
@@ -96,7 +97,7 @@ class SequenceCache:
             snapshot, n = states.find(ids, len(ids) - 1, exact, self.root)
             if not self._restart(ids[:n]):
                 snapshot, n = None, 0
-        while states is None or cache.pools:
+        while states is None or cache.pools:  # each pass shortens the prefix, until all of it can be held
             if states is not None:
                 snapshot, n = states.find(ids, n, exact, self.root)
             blocks, usable = cache.usable(blocks, n)
@@ -114,16 +115,15 @@ class SequenceCache:
                 break
             blocks, n = blocks[:-1], n - part
         if states is not None and self._slot is not None:
-            self._stated, self._exact, self._back = 0, True, True
+            self._states_end, self._exact, self._back = 0, True, True
             if snapshot is not None:
                 self._device.copy_page(states.group, snapshot.slot, self._slot)
-                self._stated, self._exact, self._back = snapshot.end, snapshot.exact, snapshot.back
+                self._states_end, self._exact, self._back = snapshot.end, snapshot.exact, snapshot.back
                 states.use(snapshot)
             self.checkpoint = known if known - n >= cache.page else 0
 
     def _restart(self, ids: list[int]) -> bool:
-        """Hold blocks for `ids`, which have no pages: the model has no keys and values. False: they are not for this
-        sequence now."""
+        """Hold new blocks for `ids`. They have no pages: the model has no keys and values. False: not now."""
         self._switch([], 0)
         self.tokens = []
         if self.reserve(len(ids)) < len(ids):
@@ -171,7 +171,8 @@ class SequenceCache:
         count = min(pages_for(end, cache.page) - first, cache.available(self.age))
         if count > 0:
             self._blocks += [cache.new_block(self.private) for _ in range(count)]
-            self._write_table([first] * len(self._held))
+            self._write_table([first] * len(self._first_held))
+            cache.taken()
         return self.capacity
 
     def reach(self, position: int, end: int, ahead: int) -> int:
@@ -230,7 +231,7 @@ class SequenceCache:
 
         `exact`: the new ones are computed as a prompt. `back`: the states after one position less will be there, too.
         """
-        self._stated, self._exact, self._back = end, self._exact and exact, back
+        self._states_end, self._exact, self._back = end, self._exact and exact, back
 
     def take_snapshot(self) -> None:
         """Copy the states after the tokens for later prompts, if there is a slot."""
@@ -243,12 +244,13 @@ class SequenceCache:
             states.add(self._snapshot(slot))
 
     def _snapshot(self, slot: int) -> Snapshot:
-        assert self._stated is not None
-        return Snapshot(slot, self.tokens[: self._stated], self._stated, self._exact, self.root, self._back)
+        assert self._states_end is not None
+        return Snapshot(slot, self.tokens[: self._states_end], self._states_end, self._exact, self.root, self._back)
 
     def _has_state(self, n: int) -> bool:
         """Whether the states after `n` positions are there."""
-        return self._cache.states is None or (self._stated is not None and self._stated - n in (0, int(self._back)))
+        end = self._states_end
+        return self._cache.states is None or (end is not None and end - n in (0, int(self._back)))
 
     def _take_slot(self) -> bool:
         """Have a slot, if the model has states. False: there is none, or an older sequence waits for one."""
@@ -257,7 +259,7 @@ class SequenceCache:
             return True
         if self._cache.older_waits(self.age):
             return False
-        self._slot, self._stated, self._exact, self._back = states.take(), 0, True, True
+        self._slot, self._states_end, self._exact, self._back = states.take(), 0, True, True
         if self._slot is not None:
             self._device.set_pages(states.group, self.number, 0, [self._slot])
         return self._slot is not None
@@ -274,38 +276,46 @@ class SequenceCache:
 
     # -- blocks
 
+    def held(self) -> list[int]:
+        """By group: the pages that it holds."""
+        return [len(self._blocks) - first for first in self._first_held]
+
+    def wanted(self) -> list[int]:
+        """By group: the pages that it does not hold, and that its answer may need at once at some time."""
+        pages = pages_for(self.end, self._cache.page)
+        return [max(0, min(pages, most) - held) for held, most in zip(self.held(), self._cache.most, strict=True)]
+
     def missing(self, end: int) -> list[int]:
         """By group: the pages that are not available now for the positions before `end`; last, the slots of states."""
         self._release_before_windows()
         cache = self._cache
         needed = cache.pages_to_read(len(self.tokens), end)
-        held = (len(self._blocks) - first for first in self._held)
-        lacking = [n - h - pool.available for n, h, pool in zip(needed, held, cache.pools, strict=True)]
+        lacking = [n - h - pool.available for n, h, pool in zip(needed, self.held(), cache.pools, strict=True)]
         if cache.states is not None:
             lacking.append((self._slot is None) - cache.states.pool.available)
         return lacking
 
     def _release_before_windows(self) -> None:
-        for group, first in enumerate(self._held):
-            self._held[group] = max(first, self._cache.first_block(group, len(self.tokens)))
-            for block in self._blocks[first : self._held[group]]:
+        for group, first in enumerate(self._first_held):
+            self._first_held[group] = max(first, self._cache.first_block(group, len(self.tokens)))
+            for block in self._blocks[first : self._first_held[group]]:
                 self._cache.release(group, block)
 
     def _switch(self, blocks: list[Block], n: int) -> None:
         """Hold the pages that `n` tokens in `blocks` read, instead of the present ones."""
-        old, old_held, cache = self._blocks, self._held, self._cache
-        self._blocks, self._held = blocks, [cache.first_block(group, n) for group in range(len(self._held))]
+        old, old_first, cache = self._blocks, self._first_held, self._cache
+        self._blocks, self._first_held = blocks, [cache.first_block(group, n) for group in range(len(self._first_held))]
         for block in blocks:
             block.users += 1
-        for group, first in enumerate(self._held):
+        for group, first in enumerate(self._first_held):
             for block in blocks[first:]:
                 cache.hold(group, block)
-        for group, first in enumerate(old_held):
+        for group, first in enumerate(old_first):
             for block in reversed(old[first:]):  # the first block last: evicted last, since the others need it
                 cache.release(group, block)
         for block in reversed(old):
             cache.leave(block)
-        self._write_table(self._held)
+        self._write_table(self._first_held)
 
     def _write_table(self, first: list[int]) -> None:
         """Write each group's entries from `first` on to the device."""

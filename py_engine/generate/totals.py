@@ -25,3 +25,14 @@ class Totals:
         """Count batches with so many sequences each."""
         self.batches += batches
         self.batch_sequences += batches * sequences
+
+    def count_drafts(self, steps: int, tokens: int, n_model_draft: int) -> None:
+        """Count a sequence's steps with drafts, and the tokens that they yielded.
+
+        `n_model_draft`: tokens of each draft, if a draft model or an MTP layer made it; 0: prompt lookup did.
+        """
+        self.draft_steps += steps
+        self.draft_tokens += tokens
+        if n_model_draft:
+            self.model_drafted += n_model_draft * steps
+            self.model_accepted += tokens - steps

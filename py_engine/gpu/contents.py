@@ -108,6 +108,7 @@ class GpuContents:
         return found
 
     def _check(self) -> None:
+        """Note that a request uses the device. WispError device_lost if the device was lost."""
         self._preparation.used()
         if self.gpu.lost:
             raise device_lost(self.gpu.lost)

@@ -193,7 +193,7 @@ class Gpu(Memory):
             await asyncio.gather(*pipelines.values())
             if proof is not None:
                 proof.run()
-            await self._add(ops)  # meanwhile
+            await self._add(ops)  # while the proof's kernels run
             if proof is not None:
                 await proof.end()
         finally:

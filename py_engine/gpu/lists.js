@@ -9,9 +9,9 @@
  * @property {number} times workgroups for each tile of tokens
  * @property {number} axis 0: x, 1: y, 2: z
  * @property {number} positions if not 0, each workgroup along y has so many positions; those after `end` are not dispatched
- * @property {number} above it is left out if `end`, the longest context, is not above it
- * @property {number} upTo if not 0, it is left out if `end` is above it
- * @property {boolean} orUnknown it is not left out if `end` is not known
+ * @property {number} above it runs only if `end`, the longest context, is above this
+ * @property {number} upTo if not 0, it runs only if `end` is not above this
+ * @property {boolean} orUnknown it also runs if `end` is not known
  */
 
 const PROBE_EVERY_MS = 0.1; // while a result is due

@@ -1,7 +1,7 @@
 /**
- * Samples tokens of some sequences in turn, each with the mask that its constraint has after the one before. Python runs
- * between two steps only where a constraint forces a text whose tokens are not known yet, and the next masks are made while the
- * GPU computes the logits.
+ * Samples tokens of some sequences step by step, each with the mask that its constraint has after the one before. The next
+ * masks are made while the GPU computes the logits. Python runs between two steps only where a constraint forces a text
+ * whose tokens are not known yet.
  *
  * @typedef {object} MaskSource  a constraint, such as a grammar
  * @property {() => Promise<Int32Array>} mask a bit for each token that may come next

@@ -1,4 +1,4 @@
-"""Calls masked.js: tokens of sequences that are sampled in turn, each with the mask after the one before."""
+"""Calls masked.js, which samples tokens of sequences step by step, each with the mask after the one before."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any
 
 IDLE_S = 0.3  # without work of a request
 CHECK_S = 0.1
-LATEST_S = 3.0  # a long answer gains from the lists
+LATEST_S = 3.0  # after which lists do not wait for idleness: a long answer gains from them
 
 
 class Preparation:

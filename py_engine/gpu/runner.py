@@ -44,7 +44,7 @@ from py_engine.runners import (
 from py_engine.tasks import quietly
 
 MIN_PROMPT = 64  # tokens of a part of a prompt, at least: a tile of the matrix kernels
-WAIT_MS = 2.5  # in which the browser reports a token
+WAIT_MS = 2.5  # until the browser reports a result
 # How far to sample ahead under a constraint, which may reject tokens. The browser reports submits one after the other.
 LOOKAHEAD_MS = 16.0
 MASKED_MS = 48.0  # of tokens that are sampled with masks before the first of them is handed on

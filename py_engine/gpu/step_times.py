@@ -11,9 +11,9 @@ from math import inf
 from typing import Any, TypeGuard
 
 SMOOTHING = 0.3  # weight of the newest time in the estimate
-FASTER = 0.7  # the same of a shorter time, where those before may be too long
-MOST = 3.0  # times the estimate: what a longer step counts as, the first time, as one delay does not make steps slow
-DRAFTS = 1.1  # times a plain step: what a step with drafts takes at least
+FASTER = 0.7  # weight of a shorter newest time, where those before may be too long
+MOST = 3.0  # times the estimate: a longer step counts only as this, the first time, as it may have been delayed
+DRAFTS = 1.1  # times a plain step, which a step with drafts takes at least
 GROWTH = 1.02  # of the shortest time per submit: what is short for one context is not for a longer one
 MORE = 1.4  # how many times longer than the smallest batch of a prompt a larger one may take
 RETRIED = 0.1  # weight of a prompt's time per token in that of batches twice as large, where theirs is longer

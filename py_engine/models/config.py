@@ -24,6 +24,7 @@ from py_engine.models.common import (
 from py_engine.models.recurrent import StateSpace
 from py_engine.plan.activations import Xielu
 from py_engine.plan.attention import Temperature
+from py_engine.plan.index import IndexShape
 from py_engine.plan.latent import LatentShape
 from py_engine.plan.rope import RopeSpec
 from py_engine.plan.shared import MAX_EXPERT_GROUPS
@@ -206,6 +207,7 @@ class Config:
     single_query_norm: bool = False  # then, the norm of queries has one weight for each head, that of keys has none
     qkv_limit: float = 0.0  # queries, keys and values are clamped to it; 0: they are not
     latent: LatentShape | None = None  # of latent attention; heads are then those after absorption
+    index: IndexShape | None = None  # in layer(): of the index that chooses the positions which a token attends to
     routes_input: bool = False  # the router of experts reads the layer's input
     shares_kv: bool = False  # the layer has no keys and values: it reads another layer's cache
     activation: str = "silu"
@@ -222,6 +224,7 @@ class Config:
     adds_embeddings: bool = False  # each layer adds them again, with a factor of its own
     attention_soft_cap: float = 0.0
     final_soft_cap: float = 0.0
+    context_with_media: int = 0  # most positions of a context with pictures or sound, if it is less; 0: it is not
     embedding_scale: float = 1.0
     scaled_media: bool = False  # embeddings of media are scaled as those of tokens are
     residual_scale: float = 1.0

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.models.config import Config
+from py_engine.models.group_norm import group_norm
+from py_engine.models.indexer import Reading, raw_positions
 from py_engine.models.latent import LatentLayer
 from py_engine.models.mixture import ExpertLayer
 from py_engine.models.qkv import projected_bias, projected_rows
@@ -18,12 +20,12 @@ from py_engine.plan import alibi
 from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
 from py_engine.plan.encoded import part_of
-from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection, pad
+from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.per_layer import Gates, gate, scale_by
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.relative import RelativeBias, relative_bias
 from py_engine.plan.rope import Rope
-from py_engine.plan.rows import Parts, RowNorm, clamp, copy_columns, norm_into, shift_scale
+from py_engine.plan.rows import Parts, RowNorm, clamp, copy_columns, norm_into
 from py_engine.plan.shortconv import shortconv, shortconv_all
 from py_engine.plan.value_padding import unpadded
 from py_engine.plan.weights import Weights
@@ -96,7 +98,7 @@ def normed(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> tuple[Buf
     """
     n = cfg.embedding_length
     if cfg.norm_groups > 1:
-        return _group_norm(cfg, w, ops, x, name), None
+        return group_norm(cfg, w, ops, x, _norm_tensor(w, name)), None
     if cfg.plain_norms:
         return plain_norm(cfg, ops, x, "normed"), None
     if not cfg.layer_norm:
@@ -121,21 +123,6 @@ def plain_norm(cfg: Config, ops: Ops, x: Buffer, name: str) -> Buffer:
     """The norm of x without weights: (n, n_embd)."""
     n, y = cfg.embedding_length, ops.buffer(f"{ops.name}.{name}", x.shape)
     norm_into(ops, x, RowNorm(ops.constant(f"ones.{n}", [1.0] * n), n, cfg.eps, mean=cfg.layer_norm), y)
-    return y
-
-
-def _group_norm(cfg: Config, w: Weights, ops: Ops, x: Buffer, name: str) -> Buffer:
-    """x with each of the parts of its rows divided by its root mean square, times the norm's weights: (n, n_embd)."""
-    n, y, parts = cfg.embedding_length // cfg.norm_groups, ops.buffer(f"{ops.name}.normed", x.shape), cfg.norm_groups
-    norm = RowNorm(ops.constant(f"ones.{n}", [1.0] * n), n, cfg.eps)
-    if n == (wide := pad(n)):
-        norm_into(ops, x, norm, y, parts)
-    else:  # the kernel's rows are padded: move the parts there and back
-        rows, out = ops.rows("norm_parts", parts * wide), ops.rows("normed_parts", parts * wide)
-        copy_columns(ops, Parts(x, 0, n), Parts(rows, 0, wide, parts), n)
-        norm_into(ops, rows, norm, out, parts)
-        copy_columns(ops, Parts(out, 0, wide), Parts(y, 0, n, parts), n)
-    shift_scale(ops, y, w.vector((_norm_tensor(w, name), cfg.embedding_length)))
     return y
 
 
@@ -165,15 +152,17 @@ class Layer:
         h, norm = normed(cfg, w, self.ops, x, b + cfg.attn_norm)
         if cfg.latent:
             return LatentLayer(cfg, w, self.ops, b, cfg.latent).attend(h, norm, cache, self.rope, self.window)
+        mask = raw_positions(cfg, w, self.ops, b, Reading(h, norm, self.rope), cache)
         q, gates = self._queries(h, norm, cache)
         if cfg.temperature:
             scale_queries(self.ops, q, cfg.head_count * cfg.head_dim, cfg.temperature)
         sinks = w.optional_vector((b + "attn_sinks.weight", cfg.head_count))
         slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi_max_bias) if cfg.alibi_max_bias else None
-        whole = cfg.sees_whole_media(self.window)
+        whole = cfg.sees_whole_media(self.window) and mask is None
         options = AttentionOptions(
             cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole, cfg.chunked,
             self._relative_bias(), part_of(self.ops.plan, "decoder") if cfg.decoder_start is not None else None,
+            index_mask=mask,
         )  # fmt: skip
         attn = self.ops.attention(q, cache, cfg.heads, options)
         if cfg.value_dim:

@@ -1,8 +1,7 @@
 """dots3-note: DeepSeek's latent attention with other dimensions in layers with a window, and a gate for each head.
 
 The rotated key has a norm of its own. Layers without a window have an index that chooses the positions a token attends
-to; as in GLM 5 (glm_dsa.py), contexts are limited to as many, and it is not computed. Source: llama.cpp's `dots3note`
-architecture.
+to, as in GLM 5 (glm_dsa.py). Source: llama.cpp's `dots3note` architecture.
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ from py_engine.files.gguf_header import Header
 from py_engine.models import decoder, deepseek2
 from py_engine.models.common import (
     block_count,
-    count,
     dimension,
     natural,
     per_layer,
     windowed_ropes,
     windows,
 )
+from py_engine.models.indexer import index_shape
+from py_engine.plan.index import IndexShape
 from py_engine.plan.latent import LatentShape
 
 NEOX = False
@@ -31,6 +31,7 @@ class Config(deepseek2.Config):
     """The hyperparameters. Where layers differ: those of layers without a window, with the most heads."""
 
     layers: tuple[LatentShape, ...] = ()
+    index_of: IndexShape | None = None
 
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
@@ -52,14 +53,17 @@ class Config(deepseek2.Config):
             layers=shapes,
             windows=found,
             ropes=windowed_ropes(header, ropes, found),
-            context_length=min(base.context_length, count(header, "attention.indexer.top_k")),
+            index_of=index_shape(header, base.latent.rope, neox=True),
         )
 
     def layer(self, i: int) -> Config:
         """The hyperparameters of layer i."""
         shape = self.layers[i]
         scale = (shape.nope + shape.rope) ** -0.5
-        return replace(self, latent=shape, head_count=shape.heads, head_dim=shape.row, attention_scale=scale)
+        index = None if self.windows[i] else self.index_of
+        return replace(
+            self, latent=shape, head_count=shape.heads, head_dim=shape.row, attention_scale=scale, index=index
+        )
 
 
 def _windowed_shape(header: Header, rope: int) -> LatentShape:

@@ -1,24 +1,35 @@
 """GLM 5.3: Kimi's gated delta nets in most layers, latent attention in the others; residual streams mixed by layers.
 
-Attention does not rotate, and all of a key is made from the latent. An index joins a few keys and chooses
-`attention.indexer.top_k` positions; as in GLM 5 (glm_dsa.py), contexts are limited to as many, and it is not computed.
-Source: llama.cpp's `glm5-next` architecture.
+Attention does not rotate, and all of a key is made from the latent. An index chooses the positions that a token attends
+to, as in GLM 5 (glm_dsa.py), but joins `attention.indexer.kpool` keys. Source: llama.cpp's `glm5-next` architecture.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder, deepseek2
 from py_engine.models.bailing3 import decay_bound
-from py_engine.models.common import count, dimension, natural, number, per_layer_limits, switch, without_attention
+from py_engine.models.common import (
+    count,
+    dimension,
+    natural,
+    number,
+    optional_number,
+    per_layer_limits,
+    switch,
+    without_attention,
+)
 from py_engine.models.decoder import Layer, normed
+from py_engine.models.indexer import TYPES, index_shape, own_indices
 from py_engine.models.mixture import ExpertLayer
 from py_engine.models.recurrent import StateSpace
 from py_engine.plan import mixed_streams, streams
 from py_engine.plan.cache import Cache
+from py_engine.plan.index import IndexShape
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer
 from py_engine.plan.quants import GROUP
@@ -39,6 +50,8 @@ class Config(deepseek2.Config):
 
     stream_eps: float = 0.0
     rounds: int = 1  # of the normalisation of the weights that mix streams
+    index_of: IndexShape | None = None
+    own_index: tuple[bool, ...] = ()  # of every layer
     limits: tuple[tuple[float, float], ...] = ()  # of every layer: of the experts, of other networks; 0: none
 
     @classmethod
@@ -64,7 +77,8 @@ class Config(deepseek2.Config):
             raise WispError(f"GLM 5.3 needs {STREAMS} residual streams.", "unsupported_architecture")
         return replace(
             base,
-            context_length=min(base.context_length, _chosen(header)),
+            index_of=_index(header),
+            own_index=_own(header, recurrent),
             head_dim=latent.rank,
             latent=latent,
             ropes=(config.NO_ROPE,) * base.block_count,
@@ -79,11 +93,22 @@ class Config(deepseek2.Config):
     def layer(self, i: int) -> Config:
         """The hyperparameters of layer i."""
         routed, other = (f"clamped_silu<{limit}" if limit else "silu" for limit in self.limits[i])
-        return replace(self, activation=other, expert_activation=routed)
+        index = None
+        if self.attending[i]:
+            assert self.index_of
+            index = replace(self.index_of, own=self.own_index[i])
+        return replace(self, activation=other, expert_activation=routed, index=index)
 
 
-def _chosen(header: Header) -> int:
-    """The positions that the index chooses, beside those that it has not joined yet."""
+def _own(header: Header, recurrent: Sequence[bool]) -> tuple[bool, ...]:
+    """Whether each layer has an index of its own."""
+    if header.arch(TYPES, None) is None or all(recurrent):
+        return (True,) * len(recurrent)
+    return own_indices(header, len(recurrent), recurrent.index(False))
+
+
+def _index(header: Header) -> IndexShape:
+    """The index, which joins keys. Nothing is rotated."""
     chosen, joined = count(header, "attention.indexer.top_k"), count(header, "attention.indexer.kpool")
     if joined < 2 or chosen % joined or not switch(header, "attention.indexer.kpool_select_tail", True):
         raise WispError(
@@ -91,7 +116,8 @@ def _chosen(header: Header) -> int:
             "the newest.",
             "unsupported_architecture",
         )
-    return chosen
+    eps = optional_number(header, "attention.layer_norm_epsilon")
+    return replace(index_shape(header, 0, neox=NEOX), pool=joined, eps=eps)
 
 
 def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:

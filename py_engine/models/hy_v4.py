@@ -1,7 +1,7 @@
 """HY V4: DeepSeek's latent attention with sinks and gates, experts, and several residual streams (plan/streams.py).
 
-Some files have an index that chooses the positions a token attends to; as in GLM 5 (glm_dsa.py), contexts are limited
-to as many, and it is not computed. Source: llama.cpp's `hy_v4` architecture.
+Some files have an index that chooses the positions a token attends to, as in GLM 5 (glm_dsa.py), but that its last
+dimensions are rotated. Source: llama.cpp's `hy_v4` architecture.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from py_engine.files.gguf_header import Header
 from py_engine.models import decoder, deepseek2
 from py_engine.models.common import dimension, natural, number, per_layer_limits
 from py_engine.models.decoder import Layer, normed
+from py_engine.models.indexer import index_shape, own_indices
 from py_engine.models.mixture import ExpertLayer
 from py_engine.plan import streams
 from py_engine.plan.cache import Cache
+from py_engine.plan.index import IndexShape
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope
@@ -33,15 +35,18 @@ class Config(deepseek2.Config):
     stream_eps: float = 0.0  # added to every weight of a stream
     stream_factor: float = 1.0  # of the weights that add to streams
     limits: tuple[float, ...] = ()  # of every layer's experts; 0: none
+    index_of: IndexShape | None = None
+    own_index: tuple[bool, ...] = ()  # of every layer
 
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
         """Read and check the metadata."""
         base = super().from_gguf(header)
-        chosen = natural(header, "attention.indexer.top_k") or base.context_length
+        shape, own = _index(header, base.ropes[0].dim, base.eps), (False,) * base.block_count
         return replace(
             base,
-            context_length=min(base.context_length, chosen),
+            index_of=shape,
+            own_index=own_indices(header, base.block_count) if shape else own,
             streams=dimension(header, "hyper_connection.count", times=base.embedding_length),
             stream_eps=number(header, "hyper_connection.epsilon"),
             stream_factor=number(header, "hyper_connection.magnitude"),
@@ -51,7 +56,16 @@ class Config(deepseek2.Config):
     def layer(self, i: int) -> Config:
         """The hyperparameters of layer i."""
         limit = self.limits[i]
-        return replace(self, expert_activation=f"clamped_silu<{limit}" if limit else "silu")
+        index = replace(self.index_of, own=self.own_index[i]) if self.index_of else None
+        return replace(self, expert_activation=f"clamped_silu<{limit}" if limit else "silu", index=index)
+
+
+def _index(header: Header, rope: int, eps: float) -> IndexShape | None:
+    """The index, if the file has one."""
+    if not natural(header, "attention.indexer.top_k"):
+        return None
+    shape = index_shape(header, rope, neox=NEOX)
+    return replace(shape, first=shape.size - rope, eps=eps)
 
 
 def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from py_engine.models.config import Config
+from py_engine.models.indexer import Reading, chosen_positions
 from py_engine.plan import latent
 from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
@@ -61,6 +62,8 @@ class LatentLayer:
     def _attend(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope, window: int) -> Buffer:
         cfg, w, ops, b, shape = self.cfg, self.w, self.ops, self.b, self.shape
         q, kv = self._inputs(h, norm)
+        # a stack of the queries' latent and kv, if the index needs that
+        mask = chosen_positions(cfg, w, ops, b, Reading(h, norm, rope, kv.buffer), cache)
         if cfg.temperature:
             scale_queries(ops, q, shape.heads * (shape.nope + shape.rope), cfg.temperature)
         given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
@@ -69,8 +72,9 @@ class LatentLayer:
             cfg.attention_scale,
             window,
             sinks=sinks,
-            whole_media=cfg.sees_whole_media(window),
+            whole_media=cfg.sees_whole_media(window) and mask is None,
             value_from=shape.rope,
+            index_mask=mask,
         )
         matrices = self._projections()
         if latent.expands(ops):

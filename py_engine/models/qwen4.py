@@ -1,8 +1,7 @@
 """Qwen 4: residual streams that gated means merge; gated delta nets in most layers, attention in others; experts.
 
-One layer may add embeddings of n-grams to the streams (plan/ngrams.py). Layers of attention have an index that chooses
-the positions a token attends to; as in GLM 5 (glm_dsa.py), contexts are limited to as many, and it is not computed.
-Source: llama.cpp's `qwen4exp` architecture.
+One layer may add embeddings of n-grams to the streams (plan/ngrams.py). Layers of attention may have an index that
+joins keys and chooses the positions a token attends to (plan/index.py). Source: llama.cpp's `qwen4exp` architecture.
 """
 
 from __future__ import annotations
@@ -14,14 +13,16 @@ from py_engine.files.gguf_header import Header
 from py_engine.models import decoder, qwen35
 from py_engine.models.common import count, dimension, natural
 from py_engine.models.decoder import Layer
+from py_engine.models.indexer import index_shape
 from py_engine.models.mixture import ExpertLayer
 from py_engine.plan import gated_streams, ngrams, streams
 from py_engine.plan.cache import Cache
 from py_engine.plan.gated_streams import Mixer
+from py_engine.plan.index import IndexShape
 from py_engine.plan.ngrams import Ngrams
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
-from py_engine.plan.rope import Rope
+from py_engine.plan.rope import NO_AXIS, Rope
 from py_engine.plan.rows import zero
 from py_engine.plan.states import MAX_TAPS, StateShape
 from py_engine.plan.streams import Streams
@@ -41,6 +42,8 @@ class Config(qwen35.Config):
     low_rank: int = 0  # of what makes the streams' gates
     ngram_layer: int = -1
     ngrams: Ngrams | None = None  # in layer(): of that layer only
+    index_of: IndexShape | None = None
+    indexed: tuple[bool, ...] = ()  # of every layer
 
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
@@ -48,14 +51,16 @@ class Config(qwen35.Config):
         base = super().from_gguf(header)
         base.need_mixture("Qwen 4")
         assert base.state_space
-        ratios, chosen = header.arch("attention.compress_ratios", 0), count(header, "attention.indexer.top_k")
-        indexed = any(ratios) if isinstance(ratios, list) else bool(ratios)
+        index, indexed = _index(header, base)
         layer, found = _ngrams(header, base.embedding_length)
         if found and not (layer < base.block_count and base.has_state(layer)):
             raise WispError("Layers that add n-grams must be recurrent.", "corrupt_header")
         return replace(
             base,
-            context_length=min(base.context_length, chosen) if indexed else base.context_length,
+            context_length=_limit(base, index),
+            index_of=index,
+            indexed=indexed,
+            context_with_media=index.top_k if index else 0,  # joined keys are rotated by the positions of text
             state_space=replace(base.state_space, sigmoid_gates=True),
             streams=dimension(header, "hyper_connection.count", times=base.embedding_length),
             low_rank=dimension(header, "hyper_connection.low_rank"),
@@ -65,7 +70,8 @@ class Config(qwen35.Config):
 
     def layer(self, i: int) -> Config:
         """The hyperparameters of layer i."""
-        return self if i == self.ngram_layer else replace(self, ngrams=None)
+        index = self.index_of if self.indexed[i] and self.attending[i] else None
+        return replace(self, ngrams=self.ngrams if i == self.ngram_layer else None, index=index)
 
     @property
     def state_shape(self) -> StateShape | None:
@@ -74,6 +80,31 @@ class Config(qwen35.Config):
         assert shape
         more = (self.streams * self.embedding_length, self.ngrams.window) if self.ngrams else (0, 0)
         return replace(shape, more=more)
+
+
+def _index(header: Header, base: Config) -> tuple[IndexShape | None, tuple[bool, ...]]:
+    """(the index, whether each layer has one). All join the same number of keys."""
+    ratios, chosen = header.arch("attention.compress_ratios", 0), count(header, "attention.indexer.top_k")
+    given = ratios if isinstance(ratios, list) else [ratios] * base.block_count
+    joined = {ratio for ratio in given if ratio}
+    if not joined:
+        return None, (False,) * base.block_count
+    pool = joined.pop()
+    if joined or len(given) < base.block_count or type(pool) is not int or pool < 2 or chosen % pool:
+        raise WispError(
+            f"Wisp cannot run indices that join {ratios!r:.100} keys and choose {chosen} positions.", "corrupt_header"
+        )
+    shape = replace(index_shape(header, base.ropes[0].dim, neox=NEOX), eps=base.eps, pool=pool, raw=True)
+    return shape, tuple(bool(ratio) for ratio in given[: base.block_count])
+
+
+def _limit(base: Config, index: IndexShape | None) -> int:
+    """The context length: what the index chooses if it cannot be computed.
+
+    llama.cpp rotates joined keys also by the pairs that sections leave out, which no longer fit the queries.
+    """
+    left_out = any(NO_AXIS in rope.axes for rope in base.ropes if rope.sections)
+    return min(base.context_length, index.top_k) if index and left_out else base.context_length
 
 
 def _ngrams(header: Header, width: int) -> tuple[int, Ngrams | None]:

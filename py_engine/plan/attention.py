@@ -60,12 +60,23 @@ class AttentionOptions:
     relative: RelativeBias | None = None  # T5's
     part: Part | None = None  # the rows of the cache that are read, of an encoder-decoder model
     value_from: int = 0  # where keys and values are the same rows, the first of the columns that are a value
+    index_mask: Buffer | None = None  # (n, words): bits of the positions that a token attends to (plan/index.py)
 
     @property
     def window_params(self) -> dict[str, int | str]:
         """The #params that say which positions a token sees."""
         chunked: dict[str, int | str] = {"CHUNKED": 1} if self.window and self.chunked else {}
         return {"WINDOW": self.window} | chunked | (self.part.params if self.part else {})
+
+    @property
+    def mask_params(self) -> dict[str, int]:
+        """The #params of a mask of positions."""
+        return {"INDEXED": self.index_mask.shape[1]} if self.index_mask else {}
+
+    @property
+    def mask_bindings(self) -> dict[str, Buffer]:
+        """The bindings of a mask of positions."""
+        return {"index_mask": self.index_mask} if self.index_mask else {}
 
 
 @dataclass(frozen=True)
@@ -217,7 +228,7 @@ def prefill(ops: OpList, call: Call) -> None:
     _, n_head_kv, head_dim = call.heads
     causal, sinks, slopes, relative = (getattr(call.options, n) for n in ("causal", "sinks", "slopes", "relative"))
     expanded, value = call.expanded, call.expanded.value if call.expanded else head_dim
-    plain = slopes is None and relative is None
+    plain = slopes is None and relative is None and call.options.index_mask is None
     kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, plain, value, ops.plan.page)
     if kernel == "attention" and ops.precise:
         tile = attention_tiles.attention(ops.device, head_dim, value, call.group, ops.plan.page, precise=True)
@@ -234,6 +245,7 @@ def prefill(ops: OpList, call: Call) -> None:
         | ({"NOPE": expanded.nope, "ROW": expanded.row} if expanded else {})
         | {"SINKS": int(sinks is not None), "Y16": int(call.y.dtype == "f16"), "Q16": int(call.q.dtype == "f16")}
         | ({"RELATIVE": relative.kind} if relative else {})
+        | call.options.mask_params
         | mask,
         {"scale": call.options.scale, "q_stride": call.q.shape[1], "y_stride": call.y.shape[1]}
         | {"n_head_kv": n_head_kv, "head0": expanded.head0 if expanded else 0},
@@ -241,7 +253,8 @@ def prefill(ops: OpList, call: Call) -> None:
         | ({"k_cache": call.cache.k, "expanded": expanded.rows} if expanded else call.cache.read_bindings)
         | ({"sinks": sinks} if sinks else {})
         | ({"slopes": slopes} if slopes else {})
-        | (relative.bindings if relative else {}),
+        | (relative.bindings if relative else {})
+        | call.options.mask_bindings,
         n_head_kv * call.share,
         PerToken(tile["TQ"]),
     )

@@ -34,6 +34,7 @@ class Cache:
     cols: int = 0  # values of a row, in "q8_0"
     staged: tuple[Buffer, Buffer] | None = None
     states: States | None = None  # of a recurrent layer
+    index: Buffer | None = None  # (rows, size): the keys of the index of sparse attention (index.py)
 
     @property
     def write_bindings(self) -> dict[str, Buffer]:

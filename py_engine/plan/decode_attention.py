@@ -31,7 +31,8 @@ def normalises(device: Device, call: Call, threads: int, slice_threads: int) -> 
     `threads`: of its workgroup. `slice_threads`: those that normalise a head.
     """
     options, head_dim = call.options, call.heads[2]
-    if device.software or threads < slice_threads or options.part or options.slopes or options.relative:
+    biased = options.slopes or options.relative or options.index_mask
+    if device.software or threads < slice_threads or options.part or biased:
         return False  # biases have bindings of their own, and a device may allow no more than eight
     if call.cache.kind == "q8_0" and head_dim % WHOLE_SCALES:
         return False
@@ -81,7 +82,9 @@ class _Splits:
 def _binds_staged(device: Device, call: Call) -> bool:
     """Whether a device can bind a token's own keys and values as f32 beside the cache."""
     options = call.options
-    biases = bool(options.slopes) + (len(options.relative.bindings) if options.relative else 0)
+    biases = (
+        bool(options.slopes) + bool(options.index_mask) + (len(options.relative.bindings) if options.relative else 0)
+    )
     return STAGED_BINDINGS + biases <= device.max_storage_buffers
 
 
@@ -164,6 +167,7 @@ def _add_splits(ops: OpList, call: Call, splits: _Splits, contexts: Contexts, li
         | splits.params
         | {"PARTS": splits.threads, "FRESH": int(splits.staged), "ALIBI": int(slopes is not None)}
         | ({"RELATIVE": relative.kind} if relative else {})
+        | call.options.mask_params
         | loads
         | ops.state_params
         | dict(norm.params)
@@ -176,6 +180,7 @@ def _add_splits(ops: OpList, call: Call, splits: _Splits, contexts: Contexts, li
         | {"parts": splits.parts}
         | ({"slopes": slopes} if slopes else {})
         | (relative.bindings if relative else {})
+        | call.options.mask_bindings
         | (call.cache.staged_bindings if splits.staged else {}),
         call.heads[1] * call.share,
         splits.count,

@@ -38,7 +38,7 @@ def tile(device: Device, call: Call, positions: int, plan: Plan) -> Tile | None:
     """
     n_head, n_head_kv, head_dim = call.heads
     options, group, latents = call.options, n_head // n_head_kv, call.cache.k is call.cache.v
-    plain = not (options.window or options.part or options.slopes or options.relative)
+    plain = not (options.window or options.part or options.slopes or options.relative or options.index_mask)
     first = options.value_from if latents else 0
     whole = (
         head_dim % 4 == 0 and first % 4 == 0 and positions % OCTET == plan.page % OCTET == 0 and bool(first) == latents

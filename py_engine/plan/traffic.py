@@ -28,6 +28,7 @@ IN_PLACE = (
     "altup_correct",
     "altup_predict",
     "gate_ngrams",
+    "index_append",
     "laurel",
     "remix_streams",
     "rope_append",
@@ -37,6 +38,7 @@ IN_PLACE = (
     "spread_streams",
     "weighted_sum",
 )  # they read y, or x, before they write it
+PER_POSITION = {"scores": 32, "index_mask": 1, "heap": 0}  # bits of an index's buffers, whose heap is mostly unused
 
 Rates = Sequence[tuple[int, float]]  # (bytes, nanoseconds of one dispatch that reads them), ascending
 
@@ -157,7 +159,10 @@ def _buffer_bytes(op: Op, name: str, b: Buffer, n: int, position: int, batch: in
     if name in ("k_new", "v_new"):
         return n * row
     if b.pool == "kv":
-        return (min(_visible(op, n, position), b.shape[0]) if op.kernel in ATTENTION else n) * row
+        all_read = op.kernel in (*ATTENTION, "index_scores")
+        return (min(_visible(op, n, position), b.shape[0]) if all_read else n) * row
+    if name in PER_POSITION:
+        return -(-n * _visible(op, n, position) * PER_POSITION[name] // 8)
     if name == "parts":  # (tokens, heads, splits, ...): the splits that have positions
         return b.nbytes // b.shape[0] * n * _used_splits(op, position) // b.shape[2]
     if name == "y" and op.kernel in PRODUCTS and not op.params.get("EXPERTS"):  # some of its columns
@@ -192,6 +197,8 @@ def _flops(op: Op, n: int, position: int) -> int:
     if isinstance(weight, Weight) and op.kernel in (*PRODUCTS, "head_products", "head_products_transposed"):
         rows = sum(b.rows for name, b in op.bindings.items() if isinstance(b, Weight) and name in MATRICES)
         return 2 * n * rows * weight.cols
+    if op.kernel == "index_scores":
+        return 2 * int(op.params["HEADS"]) * int(op.params["SIZE"]) * sum(position + i + 1 for i in range(n))
     if op.kernel in ATTENTION:
         heads = int(op.consts["n_head_kv"]) * int(op.params["G"]) * int(op.params.get("SHARE", 1))
         window = int(op.params["WINDOW"]) or position + n

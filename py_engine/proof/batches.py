@@ -148,7 +148,7 @@ def _far(op: Op, merged_splits: int) -> int:
     if op.params.get("WINDOW"):
         return int(op.params["WINDOW"]) + START
     if "SPLIT" not in op.params:
-        return START
+        return int(op.params.get("TOP_K", 0)) + START  # an index has more positions than it chooses
     tile, splits, up_to = int(op.params["TS"]), int(op.params["SPLIT"]), int(op.params.get("UP_TO", op.contexts.up_to))
     if up_to and up_to <= tile * splits:  # each split is one tile there
         splits = min(splits, 2 * merged_splits, up_to // tile - 1)

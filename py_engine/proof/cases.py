@@ -34,7 +34,7 @@ PRODUCERS = {"quantize_rows", "group_experts"} | ROUTERS  # of DERIVED
 ADDING = {  # to y or x, or that compute in place
     "add_media", "add_scaled", "soft_cap", "rope_append", "scale_by", "shift_scale", "pool", "normalize",
     "weighted_sum", "add_low_rank", "add_expert_low_rank", "add_direction", "altup_predict", "altup_correct", "laurel",
-    "gate_ngrams", "remix_streams", "scale_queries", "spread_streams", "wkv7_inputs",
+    "gate_ngrams", "index_append", "remix_streams", "scale_queries", "spread_streams", "wkv7_inputs",
 }  # fmt: skip
 # their buffers may have several rows per token
 OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum", "expert_low_rank", "add_expert_low_rank"}
@@ -151,6 +151,11 @@ class _Maker:
                 given = given.copy()
                 given[2 * int(op.params["LONGEST"]) :].reshape(-1, 2)[:] = 0, op.consts["row0"] + op.consts["rows"] + 3
             return np.concatenate([given, np.zeros(prod(b.shape) - len(given), given.dtype)]).reshape(b.shape)
+        if name == "index_mask" and not self._written(op, name):  # each token sees itself
+            words = self.random.words((n + 1, *b.shape[1:]))
+            for m, (position, _) in enumerate(case.batch.places):
+                words[m, position // 32] |= np.uint32(1 << position % 32)
+            return words
         if name == "taps":
             rows = int(op.consts["row0"] + op.consts["rows"]) + 2 if "rows" in op.consts else n
             return self._taps((n + 1, *b.shape[1:]), rows)
@@ -326,6 +331,8 @@ def _capacity(op: Op, plan: Plan) -> int:
             return shapes[name][0]
     if op.kernel == "activate":
         return shapes["x"][0] // (op.grid[2] if isinstance(op.grid[2], int) else 1)
+    if op.kernel.startswith("index_join"):  # it binds no rows of the batch
+        return plan.batch
     if op.kernel in ("normalize", "pick_rows"):
         return op.bindings["y"].shape[0]  # type: ignore[union-attr]
     return max((shape[0] for name, shape in shapes.items() if len(shape) > 1), default=1)

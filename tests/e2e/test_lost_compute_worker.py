@@ -82,7 +82,7 @@ def test_a_page_that_is_asked_for_two_compute_workers_lends_two(server: Server, 
     assert page.evaluate(
         """async () => {
             const { Ports } = await import("/repo/app/ports.js");
-            const ports = new Ports(() => ({ receive() {}, async leave() {} }), () => {});
+            const ports = new Ports(() => ({ greet() {}, receive() {}, async leave() {} }), () => {});
             const { port1: client, port2 } = new MessageChannel();
             ports.add(port2);
             const lent = [];

@@ -23,6 +23,9 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("lavapipe", "gpt_oss/gpt-oss.F16", "f16", {}),  # attention sinks, biases of experts
     ("lavapipe", "lfm2/lfm2.F16", "f16", {}),  # short convolutions
     ("lavapipe", "qwen35/qwen35.F16", "f16", {}),  # states
+    ("lavapipe", "latent/deepseek32-top6.F16", "f16", {}),  # latents, an index
+    ("lavapipe", "latent/glm5-next-top8.F16", "f16", {}),  # an index that joins keys
+    ("lavapipe", "qwen35/qwen4exp-top8.F16", "f32", {"f16": False}),  # the same before their norm
     (WIDE, "gemma/gemma3n.F16", "f16", {}),  # several residual streams, sparse gates, shared caches
 ]
 

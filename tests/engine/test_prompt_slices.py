@@ -12,10 +12,15 @@ from tests.support.engine_driver import run
 @pytest.mark.lavapipe
 @pytest.mark.parametrize(
     ("model", "kv_type"),
-    [("llama/llama.Q4_0", "q8_0"), ("gemma/gemma3.F16", "f16"), ("qwen35/qwen35.F16", "f16")],
+    [
+        ("llama/llama.Q4_0", "q8_0"),
+        ("gemma/gemma3.F16", "f16"),
+        ("qwen35/qwen35.F16", "f16"),
+        ("latent/deepseek32-top6.F16", "f16"),
+    ],
 )
 def test_texts(engine_pages: Callable[[str | None], Page], model: str, kv_type: str) -> None:
-    """Caches of whole contexts, of windows, and of states, which grow meanwhile."""
+    """Caches of whole contexts, of windows, of states, and of an index, which grow meanwhile."""
     options: dict[str, Any] = {"backend": "webgpu", "kv_type": kv_type, "context_length": 256, "parallel": 6}
     out = run(engine_pages("lavapipe"), f"/repo/tests/golden/{model}.gguf", "prompt_slices.texts", **options)
     assert out["beside"] == out["alone"]

@@ -12,8 +12,9 @@ from tests.golden.make.reference import Reference
 from tests.support.cpu_models import GOLDEN
 from tools.gguf_writer import add_value, finish
 
+INDEXED = ("latent/deepseek32-top6", "latent/glm-dsa-top9")  # whose index chooses few of a text's positions
 BASES = ("qwen35/qwen35", "experts/glm4moe")
-LATENT = ("latent/deepseek2", "latent/deepseek2-joined", "latent/glm-dsa", "latent/deepseek32")
+LATENT = ("latent/deepseek2", "latent/deepseek2-joined", "latent/glm-dsa", "latent/deepseek32", *INDEXED)
 ALL = (*BASES, "qwen35/qwen35moe", "qwen35/qwen3next", "experts/hy_v3", *LATENT)
 DAMPED = 0.3  # of each layer's output: so the MTP layer, which also sees the token, often predicts what the model does
 OUTPUTS = ("attn_output", "ssm_out", "ffn_down", "ffn_down_exps", "ffn_down_shexp")

@@ -67,7 +67,7 @@ def check(cache: KvCache, running: list[SequenceCache]) -> None:
     for group, pool in enumerate(cache.pools):
         holders: dict[int, int] = {}
         for sequence in running:
-            for block in sequence._blocks[sequence._held[group] :]:
+            for block in sequence._blocks[sequence._first_held[group] :]:
                 page = block.pages[group]
                 assert page is not None
                 holders[page] = holders.get(page, 0) + 1
@@ -128,7 +128,7 @@ def test_a_window_needs_its_own_pages_only() -> None:
     one = new(cache, device)
     for token in range(60):
         device.compute(one, [token], ahead=3)
-        assert len(one._blocks) - one._held[WINDOW] <= 4
+        assert len(one._blocks) - one._first_held[WINDOW] <= 4
     one.release()
     assert one.reuse([*range(60), 60]) == 60
     device.compute(one, [60])

@@ -13,29 +13,84 @@ from py_engine import planner
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import TensorInfo, parse
 from py_engine.files.tensor_types import TensorType
+from py_engine.load_plan import context_of
 from py_engine.models.config import Mixture
 from py_engine.models.families import family
+from py_engine.plan.index import IndexShape
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import pool
 from py_engine.plan.plan import Buffer
+from py_engine.planner import PlanOptions, make_plan
 from tests.golden.make.gguf_file import Layout
 from tests.golden.make.random_models import write
 from tests.support.changed_headers import changed, config, plan
 from tests.support.cpu_models import header, with_vocab
 
 
+def test_an_index_that_is_computed() -> None:
+    """The context may be longer than what it chooses. Layers may have no index of their own."""
+    found = config("latent/glm-dsa.F16", **{"context_length": 4096})
+    assert found.context_length == 4096
+    assert found.index_of == IndexShape(3, 64, 256, 12, False)
+    assert config("latent/deepseek32.F16").layer(1).index == IndexShape(3, 64, 256, 12, True)
+    own = [config("latent/glm-dsa-top9.F16").layer(i).index.own for i in range(4)]
+    assert own == [True, False, True, False]
+    unsaid = {"attention.indexer.types": None}
+    assert config("latent/glm-dsa-top9.F16", **unsaid).own_index == (True, True, True, True)
+    assert config("latent/glm-dsa-top9.F16", **unsaid, context_length=1 << 20).own_index == (True, True, True, False)
+    assert config("latent/deepseek32.F16", context_length=1 << 20).own_index == (True, True)
+    assert config("latent/hy_v4-top5.F16").own_index == (True, False, True)
+    found = config("latent/hy_v4-top5.F16")
+    assert found.layer(0).index == IndexShape(2, 64, 5, 12, False, first=52, eps=found.eps)
+    assert config("latent/hy_v4.F16").layer(0).index is None
+    assert [config("latent/dots3note-top8.F16").layer(i).index is None for i in range(3)] == [False, True, False]
+    found = config("qwen35/qwen4exp-top8.F16", context_length=4096)
+    raw = IndexShape(3, 12, 8, 8, True, eps=found.eps, pool=4, raw=True)
+    assert [found.layer(i).index for i in range(3)] == [None, None, raw]
+    assert (found.context_length, found.context_with_media) == (4096, 8)
+    assert config("qwen35/qwen4exp-plain.F16", context_length=4096).layer(1).index is None
+    left_out = {"rope.dimension_sections": [1, 0, 3, 0]}
+    assert config("qwen35/qwen4exp-top8.F16", context_length=4096, **left_out).context_length == 8
+    for ratios in ([0, 2, 4], [0, 0, 1], [0, 0, 3], [4]):
+        with pytest.raises(WispError, match="indices that join") as error:
+            config("qwen35/qwen4exp-top8.F16", **{"attention.compress_ratios": ratios})
+        assert error.value.code == "corrupt_header"
+    for wrong in ({"attention.indexer.types": [0, 1]}, {"attention.indexer.types": [1]}):
+        with pytest.raises(WispError, match="the first layer must have an index") as error:
+            config("latent/glm-dsa.F16", **wrong)
+        assert error.value.code == "corrupt_header"
+    for size in (8, 66):
+        with pytest.raises(WispError, match=f"an index with keys of {size} dimensions") as error:
+            config("latent/glm-dsa.F16", **{"attention.indexer.key_length": size})
+        assert error.value.code == "unsupported_architecture"
+
+
+def test_an_index_is_planned_for_longer_contexts_only() -> None:
+    """In a context of as many positions as it chooses, a token attends to all."""
+    for n_ctx, indexed in ((30, False), (31, True)):
+        options = PlanOptions(n_ctx, 16, "f32", None)
+        made = make_plan(header("latent/glm-dsa-top30.F16"), Device(software=True), options)
+        kernels = {op.kernel for ops in made.lists.values() for op in ops}
+        assert ("index_choose" in kernels) == indexed
+        assert ("index.0" in made.buffers) == indexed
+
+
+def test_contexts_with_pictures_may_be_shorter() -> None:
+    """Where an index rotates joined keys by the positions of text."""
+    found = changed("qwen35/qwen4exp-top8.F16", {"context_length": 4096})
+    assert [context_of(found, None, False, with_media=media) for media in (False, True)] == [4096, 8]
+    assert context_of(found, 100, True, with_media=True) == 8
+    with pytest.raises(WispError, match="at most 8 tokens"):
+        context_of(found, 9, False, with_media=True)
+    assert context_of(found, 9, False, with_media=False) == 9
+
+
 def test_an_index_limits_the_context() -> None:
     """In a context of as many positions as it chooses, a token attends to all."""
-    assert config("latent/glm-dsa.F16", **{"context_length": 4096}).context_length == 256
-    assert config("latent/glm-dsa.F16", **{"context_length": 100}).context_length == 100
     with pytest.raises(WispError) as error:
         config("latent/glm-dsa.F16", **{"attention.indexer.top_k": None})
     assert error.value.code == "missing_metadata"
     assert config("experts/minimax-m3.F16", **{"context_length": 4096}).context_length == 4 * 64
-    assert config("latent/hy_v4-index.F16", **{"context_length": 4096}).context_length == 256
-    assert config("latent/hy_v4.F16", **{"context_length": 4096}).context_length == 4096
-    assert config("qwen35/qwen4exp.F16", **{"context_length": 4096}).context_length == 256
-    assert config("qwen35/qwen4exp-plain.F16", **{"context_length": 4096}).context_length == 4096
 
 
 @pytest.mark.parametrize(
@@ -77,7 +132,10 @@ def test_what_no_kernel_runs_of_glm_5_3_is_refused(changes: dict[str, Any], says
 
 
 def test_limits_of_shared_experts_are_the_others_where_the_file_has_none() -> None:
-    assert config("latent/glm5-next.F16", **{"context_length": 4096}).context_length == 256
+    assert config("latent/glm5-next-top8.F16").layer(1).index == IndexShape(3, 64, 8, 0, False, eps=0.0, pool=4)
+    assert config("latent/glm5-next-top8.F16").layer(0).index is None
+    own = [config("latent/glm5-next-top28.F16").layer(i).index for i in (0, 2)]
+    assert [index.own for index in own] == [True, False]
     assert config("latent/glm5-next.F16").layer(0).activation == "clamped_silu<0.30000001192092896"
     assert config("latent/glm5-next.F16").layer(0).expert_activation == "silu"
     assert config("latent/glm5-next-shared.F16").layer(0).activation == "clamped_silu<0.5"

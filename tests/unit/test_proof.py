@@ -37,6 +37,9 @@ WITH_MEDIA = {"vision/gemma3": 64, "vision/qwen3vl": 192}  # width of an embeddi
 MODELS = [
     *ONE_OF_EACH,
     "llama/llama-scales.NVFP4",
+    "latent/glm-dsa-top9.F16",
+    "latent/glm5-next-top8.F16",
+    "qwen35/qwen4exp-top8.F16",
     "embedding/lfm2-embedding.F16",
     "embedding/modern-bert-rank.F16",
     "gemma/gemma3n.F16",

@@ -37,7 +37,7 @@ from tests.golden.make.llama_cpp_api import library
 from tests.golden.make.presets import PRESETS, Settings
 from tests.golden.make.quantize import GGML, GGUF_PY, NEEDS_IMPORTANCE
 from tests.golden.make.random_models import build
-from tests.golden.make.setting_draws import drawn
+from tests.golden.make.setting_draws import drawn, drawn_index
 from tests.golden.make.tensor_types import dequantize
 
 MOST_CHANGES = 4
@@ -73,6 +73,7 @@ class RandomModel:
         self.mixed = bool(random.random() < 1 / 3)
         if self.mixed and random.random() < 0.5:
             self.shapes |= {name: size for name, size in WIDE.items() if name in used}
+        self.shapes |= drawn_index(used | self.shapes, used, random)
         file, used = build(self.preset, SEED, kinds={}, **self.shapes)
         others = dict(other_values(file))
         possible = others | dict(changes(self.preset)) | dict(further_changes(file, used))
@@ -110,6 +111,7 @@ class RandomModel:
                 for setting in SIZES | MADE
                 if setting in used and random.random() < SHAPED
             }
+            model.shapes |= drawn_index(used | model.shapes, used, random)
             if isinstance(used.get("pattern"), list):  # it says for each layer whether it has a window
                 model.shapes.pop("n_layer", None)
             if "tied" in used and random.random() < 0.3:

@@ -18,7 +18,7 @@ def add_metadata(file: GgufFile, c: Settings) -> None:
         file.add("%s.attention.value_length_mla", c["v_dim"])
     for name, value in zip(("head_count", "key_length", "top_k"), c.get("index", ()), strict=False):
         file.add(f"%s.attention.indexer.{name}", value)
-    if c["arch"] == "hy_v4" and "index" in c:
+    if c["arch"] == "hy_v4" and "index" in c and "sharing" not in c:
         file.add("%s.attention.indexer.types", [1] * c["n_layer"])
     for name, value in zip(("count", "sinkhorn_iterations", "epsilon"), c.get("mixed", ()), strict=False):
         file.add(f"%s.hyper_connection.{name}", value)

@@ -191,8 +191,13 @@ def head_norm(model: ReferenceModel, x: np.ndarray, name: str) -> np.ndarray:
     return np.asarray(model.normalize(x) * model.tensors[name + ".weight"].reshape(x.shape[1], -1))
 
 
-def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
-    """The attention's output (n, width). `shared` collects the layers' keys and values for those that have none."""
+def attention(
+    model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int, KeysValues], hidden: np.ndarray | None = None
+) -> np.ndarray:
+    """The attention's output (n, width). `shared` collects the layers' keys and values for those that have none.
+
+    `hidden`: True where an index has not chosen a key (column) for a query (row).
+    """
     prefix, n, arch = f"blk.{layer}.", len(x), model.architecture
     heads, kv_heads, size = model.layer_heads[layer], model.kv_heads[layer], model.head_dim(layer)
     turned = rotation(model, np.arange(n), layer) if uses_rope(model, layer) else None
@@ -246,7 +251,7 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int, shared: dict[int
     cap = model.key("attn_logit_softcapping")
     if cap:
         scores = cap * np.tanh(scores / cap)
-    scores = np.where(mask(model, n, layer), -np.inf, scores)
+    scores = np.where(mask(model, n, layer) | (False if hidden is None else hidden), -np.inf, scores)
     if prefix + "attn_sinks.weight" in model.tensors:  # a logit that takes probability and has no value
         sink = np.broadcast_to(model.tensors[prefix + "attn_sinks.weight"][:, None, None], (heads, n, 1))
         weights = softmax(np.concatenate([scores, sink], -1))[..., :-1]

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from tests.golden.make.reference_attention import mask, rotate, rotation, temperatures
+from tests.golden.make.reference_index import hidden_positions
 from tests.golden.make.reference_model import ReferenceModel, softmax
 
 
@@ -12,6 +13,7 @@ def latent_attention(model: ReferenceModel, x: np.ndarray, layer: int) -> np.nda
     """The attention's output (n, width)."""
     prefix, n, tensors, heads = f"blk.{layer}.", len(x), model.tensors, model.layer_heads[layer]
     rank, rope = len(model.tensors[prefix + "attn_kv_a_norm.weight"]), model.key("rope.dimension_count")
+    low: np.ndarray | None = None
     if prefix + "attn_q_a.weight" in tensors:
         low = model.norm(model.linear(x, prefix + "attn_q_a"), prefix + "attn_q_a_norm")
         q = model.linear(low, prefix + "attn_q_b")
@@ -39,6 +41,8 @@ def latent_attention(model: ReferenceModel, x: np.ndarray, layer: int) -> np.nda
     if growth := model.key("attention.temperature_scale"):
         scores *= temperatures(n, model.key("attention.temperature_length"), growth)[:, None]
     scores = np.where(mask(model, n, layer), -np.inf, scores * scale)
+    if low is not None and (hidden := hidden_positions(model, x, low, layer, turned)) is not None:
+        scores[:, hidden] = -np.inf
     if prefix + "attn_sinks.weight" in tensors:  # a logit that takes probability and has no value
         sinks = np.broadcast_to(tensors[prefix + "attn_sinks.weight"][:, None, None], (heads, n, 1))
         scores = np.concatenate([scores, sinks], -1)

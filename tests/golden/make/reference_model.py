@@ -140,6 +140,8 @@ class ReferenceModel:
                 self.tensors[matrix] = self.tensors[matrix] * scales.reshape(-1, *[1] * (self.tensors[matrix].ndim - 1))
         self.n_ctx = n_ctx  # LongRoPE's long factors apply iff this exceeds the original context
         self.adapters: np.ndarray | None = None  # the adapter of each token, of Granite Switch
+        self.hidden_positions: np.ndarray | None = None  # that the last index has not chosen for each token
+        self.index_margin = math.inf  # smallest gap between a chosen and another position's score so far, in deviations
         self.route_margin = math.inf  # smallest gap between a chosen and a rejected expert's router logits so far
         self.n_layer: int = self.key("block_count")
         self.width: int = self.key("embedding_length")

@@ -7,6 +7,7 @@ import numpy as np
 
 from tests.golden.make.reference_attention import attention
 from tests.golden.make.reference_feed_forward import feed_forward
+from tests.golden.make.reference_index import raw_hidden_positions
 from tests.golden.make.reference_model import ReferenceModel, silu
 from tests.golden.make.reference_recurrent import mix
 
@@ -19,7 +20,10 @@ def hidden(model: ReferenceModel, ids: np.ndarray, x: np.ndarray) -> np.ndarray:
         if layer in model.key("ple.layers", []):
             streams = streams + ngrams(model, ids, streams, prefix)
         h, added = mixed(model, streams, prefix + "hc_attn")
-        out = attention(model, h, layer, {}) if model.kv_heads[layer] else mix(model, h, layer)
+        if model.kv_heads[layer]:
+            out = attention(model, h, layer, {}, raw_hidden_positions(model, h, layer))
+        else:
+            out = mix(model, h, layer)
         streams = streams + added[..., None] * out[:, None]
         h, added = mixed(model, streams, prefix + "hc_ffn")
         streams = streams + added[..., None] * feed_forward(model, h, layer)[:, None]

@@ -171,7 +171,10 @@ def _streams(made: Settings, used: Settings, random: Random) -> Settings:
     out: Settings = {}
     if used["arch"] == "qwen4exp":
         out["streams"] = (int(random.choice([2, 3, 4, 5])), int(random.choice([4, 8, 12, 20])))
-        out["index"] = (int(random.choice([1, 2, 3])), int(random.choice([8, 12, 20])), 256)
+        top_k = 4 * int(random.choice([1, 2, 5, 13, 24, 64]))  # the ratios below divide it
+        if made["sections"] != used["sections"]:  # which may leave pairs out: then Wisp's contexts are as short
+            top_k = 256
+        out["index"] = (int(random.choice([1, 2, 3])), int(random.choice([12, 20, 32])), top_k)
     elif "streams" in used:
         out["streams"] = (int(random.choice([2, 3, 4])), *used["streams"][1:])
     if "mixed" in used:
@@ -199,7 +202,8 @@ def _lists(made: Settings, used: Settings, random: Random) -> Settings:
         if isinstance(used.get(name), list):
             out[name] = [float(random.choice([0.0, 0.3, 0.6])) for _ in range(layers)]
     if isinstance(used.get("ratios"), list):
-        out["ratios"] = [int(random.choice([0, 2, 4])) for _ in range(layers)]
+        ratio = int(random.choice([2, 4]))  # the same in all layers that have one
+        out["ratios"] = [ratio * int(random.random() < SHAPED) for _ in range(layers)]
     if "sharing" in used:
         out["sharing"] = [1, *(int(random.random() < SHAPED) for _ in range(layers - 1))]
     if "head_arr" in used and used["arch"] != "deci":
@@ -215,5 +219,19 @@ def _lists(made: Settings, used: Settings, random: Random) -> Settings:
     return out
 
 
+INDEXED = ("deepseek32", "dots3note", "glm-dsa", "glm5-next", "hy_v4")  # architectures whose index is computed
+
+
+def drawn_index(made: Settings, used: Settings, random: Random) -> Settings:
+    """An index that chooses fewer positions than most prompts have. Its heads are as wide as llama.cpp allows."""
+    if used["arch"] not in INDEXED or "index" not in used:
+        return {}
+    top_k = int(random.choice([1, 2, 3, 5, 8, 13, 24, 40, 100, 256])) * int(made.get("pooled", 1))
+    out: Settings = {"index": (int(random.choice([1, 2, 3, 4, 8, 16])), int(random.choice([64, 128])), top_k)}
+    if used["arch"] in ("glm-dsa", "hy_v4") and random.random() < SHAPED:
+        out["sharing"] = [1, *(int(random.random() < SHAPED) for _ in range(made["n_layer"] - 1))]
+    return out
+
+
 Fit = Callable[[Settings, Settings, Random], Settings]
-FITS: tuple[Fit, ...] = (_heads, _rotation, _widths, _experts, _recurrent, _streams, _lists)
+FITS: tuple[Fit, ...] = (_heads, _rotation, _widths, _experts, _recurrent, _streams, _lists, drawn_index)
