@@ -19,7 +19,10 @@ import { h } from "./dom.js";
  * @typedef {{ raw: string, element: HTMLElement, code?: CodeBlock, giveBack?: () => void }} Block
  *   `giveBack`: what its formulas took of the budget
  */
-/** @typedef {{ raw: string, tokens: Token[], text?: string }} Part a top-level block of the text; `text`: what to show of one without tokens */
+/**
+ * @typedef {{ raw: string, tokens: Token[], text: string, goesOn?: boolean }} Part a top-level block of the text
+ *   `text`: what to show of one without tokens, `goesOn`: it is the next piece of plain text
+ */
 
 const MAX_LENGTH = 300_000; // characters: about a second in the worst case
 
@@ -30,6 +33,10 @@ const MAX_GROWING = 4_000; // tokens of a block that grows: each change renders 
 
 const MAX_BLOCKS = 10_000; // of a text
 const MAX_NESTING = 50; // of blocks
+
+const PIECE = 4_000; // characters of an element of plain text: when one grows, the browser lays all of it out again
+const LONGEST_LINE = 20_000; // of plain text: a longer one is cut, too
+const PLAIN_AT_ONCE = 20_000; // characters of plain text in a frame: their layout takes longer than to render them
 
 const LONGEST_HELD = 600; // characters of an open formula
 
@@ -66,6 +73,8 @@ for (const cell of ["th_open", "td_open"])
     return `<${tokens[i].tag}${align ? ` align="${align}"` : ""}>`;
   };
 
+const TURNS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/; // characters that change the direction of a text
+
 const ALLOWED = {
   ALLOWED_TAGS:
     "a b br code del em h1 h2 h3 h4 h5 h6 hr i li ol p pre s strong sub sup table tbody td th thead tr ul blockquote".split(
@@ -100,11 +109,13 @@ export class Markdown {
   render(text, growing = false, ms = Infinity) {
     text = text.replace(/\r\n?/g, "\n"); // as markdown-it does; else its line numbers would not be those of the text
     try {
-      const parts = this.#partsOf(growing ? settled(text) : text);
+      const parts = this.#partsOf(growing ? settled(text) : text, growing);
       const until = performance.now() + ms;
+      let plain = ms === Infinity ? Infinity : PLAIN_AT_ONCE;
       for (const [index, part] of parts.entries()) {
         const isNew = this.#place(part, index, growing && index === parts.length - 1);
-        if (isNew && performance.now() > until && index < parts.length - 1) return false;
+        if (isNew && !part.tokens.length) plain -= part.text.length;
+        if (isNew && (performance.now() > until || plain < 0) && index < parts.length - 1) return false;
       }
       for (const { element, giveBack } of this.#blocks.splice(parts.length)) {
         giveBack?.();
@@ -119,13 +130,15 @@ export class Markdown {
     return true;
   }
 
-  /** @param {string} text */
-  #partsOf(text) {
+  /** @param {string} text @param {boolean} growing */
+  #partsOf(text, growing) {
     if (this.#parsed?.text !== text) {
-      const parts = text.length > MAX_LENGTH ? [plain(text)] : partsOf(text, this.#versionOf);
+      const parts = text.length > MAX_LENGTH ? plain(text) : partsOf(text, this.#versionOf);
       this.#parsed = { text, parts };
     }
-    return this.#parsed.parts;
+    const { parts } = this.#parsed;
+    const last = parts.at(-1);
+    return growing && last && sizeOf(last) > MAX_GROWING ? [...parts.slice(0, -1), ...plain(last.text)] : parts;
   }
 
   /** @param {Record<string, unknown>} references */
@@ -140,7 +153,6 @@ export class Markdown {
    * @param {Part} part @param {number} index @param {boolean} growing more of it is coming
    */
   #place(part, index, growing) {
-    if (growing && sizeOf(part) > MAX_GROWING) part = { raw: `plain ${part.raw}`, tokens: [], text: part.text };
     const old = this.#blocks[index];
     const [token] = part.tokens;
     const isCode = token?.type === "fence" || token?.type === "code_block";
@@ -172,7 +184,7 @@ function partsOf(text, versionOf) {
   const tokens = markdown.parse(text, environment);
   const lines = text.split("\n");
   const ends = tokens.filter(({ level, nesting }) => level === 0 && nesting <= 0);
-  if (ends.length > MAX_BLOCKS) return [plain(text)];
+  if (ends.length > MAX_BLOCKS) return plain(text);
   const references = versionOf(environment.references ?? {});
   /** @type {Part[]} */
   const parts = [];
@@ -184,8 +196,9 @@ function partsOf(text, versionOf) {
     const block = tokens.slice(first, i + 1);
     first = i + 1;
     const lost = block.some(({ level }) => level >= MAX_NESTING); // markdown-it leaves out what is nested deeper
-    const isPlain = lost || sizeOf({ raw, tokens: block }) > MAX_TOKENS;
-    parts.push(isPlain ? plain(raw) : { raw: `${references} ${raw}`, tokens: block, text: raw });
+    const isLong = block.some(({ type, content }) => type === "inline" && content.length > MAX_INLINE.characters);
+    const part = { raw: `${references} ${raw}`, tokens: block, text: raw };
+    parts.push(...(lost || isLong || sizeOf(part) > MAX_TOKENS ? plain(raw) : [part]));
   });
   return parts;
 }
@@ -203,11 +216,41 @@ export function htmlOf(text) {
 /** HTML without what an answer may not have. @param {string} html */
 export const sanitized = (html) => DOMPurify.sanitize(html, ALLOWED);
 
-/** @param {string} text @returns {Part} */
-const plain = (text) => ({ raw: text, tokens: [], text });
+/** A text as it is, in pieces that stay the same while it grows: whole lines where that is possible. @param {string} text @returns {Part[]} */
+function plain(text) {
+  /** @type {Part[]} */
+  const parts = [];
+  for (let from = 0; from < text.length || !from;) {
+    const to = endOfPiece(text, from);
+    const piece = text.slice(from, to);
+    parts.push({ raw: `plain ${piece}`, tokens: [], text: piece, goesOn: from > 0 });
+    from = to + (text[to] === "\n" || to === from ? 1 : 0); // the next element begins a line
+  }
+  return parts;
+}
 
-/** @param {string} text */
-const plainText = (text) => h("div", { class: "block plain", dir: "auto" }, text);
+/** A long text that is no answer's, in elements that the browser lays out where they are seen. @param {string} text */
+export const plainPieces = (text) => plain(text).map((part) => h("div", { class: "piece" }, part.text));
+
+/** @param {string} text @param {number} from */
+function endOfPiece(text, from) {
+  for (const length of [PIECE, LONGEST_LINE]) {
+    if (text.length - from <= length) return text.length;
+    const line = text.lastIndexOf("\n", from + length);
+    if (line >= from) return line;
+  }
+  const blank = text.lastIndexOf(" ", from + LONGEST_LINE);
+  if (blank >= from) return blank + 1;
+  const end = from + LONGEST_LINE;
+  return isPair(text, end) ? end - 1 : end;
+}
+
+/** Whether a place is within a character of two units. @param {string} text @param {number} at */
+const isPair = (text, at) => /^[\ud800-\udbff][\udc00-\udfff]/.test(text.slice(at - 1, at + 1));
+
+/** @param {string} text @param {boolean} [goesOn] */
+const plainText = (text, goesOn) =>
+  h("div", { class: goesOn ? "block plain goes-on" : "block plain", dir: "auto" }, text);
 
 /** @param {Part} part @param {import("./answer/math.js").Budget} formulas @returns {Block} */
 function textBlock({ raw, tokens }, formulas) {
@@ -224,11 +267,19 @@ function textBlock({ raw, tokens }, formulas) {
   return { raw, element, giveBack };
 }
 
-/** Opens a link in a new tab, and shows where it leads unless its text does. @param {HTMLAnchorElement} link */
+/** Opens a link in a new tab, and shows where it leads unless its text begins with that. @param {HTMLAnchorElement} link */
 function showTarget(link) {
   Object.assign(link, { target: "_blank", rel: "noopener noreferrer", title: link.href });
-  const { host } = link;
-  if (host && !link.textContent?.includes(host)) link.append(h("span", { class: "link-host" }, ` (${host})`));
+  const place = link.host || link.pathname; // of mailto:, the addresses
+  if (place && !names(link.textContent ?? "", place))
+    link.append(h("span", { class: "link-host", dir: "ltr" }, ` (${place})`));
+}
+
+/** Whether a text is an address at a place: not one that only has the place's name in it, as evil.test/?bank.test has. @param {string} text @param {string} place */
+function names(text, place) {
+  const address = text.trim().replace(/^(?:https?:\/\/|mailto:)/i, "");
+  const after = address.slice(place.length, place.length + 1);
+  return address.toLowerCase().startsWith(place.toLowerCase()) && /^[/?#]?$/.test(after) && !TURNS.test(text);
 }
 
 /** @param {Part} part @param {boolean} growing @returns {Block} */
@@ -238,7 +289,7 @@ function codeBlock({ raw, tokens: [token] }, growing) {
 }
 
 /** @param {Part} part @returns {Block} */
-const plainBlock = ({ raw, text }) => ({ raw, element: plainText(text ?? raw) });
+const plainBlock = ({ raw, text, goesOn }) => ({ raw, element: plainText(text, goesOn) });
 
 /** @param {Token} token */
 const codeOf = (token) => token.content.replace(/\n$/, "");

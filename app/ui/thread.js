@@ -3,6 +3,7 @@ import { t } from "../language/phrase.js";
 import { AnswerView, showWholeAnswers } from "./answer/answer_view.js";
 import { copyButton } from "./copy.js";
 import { copyMessages } from "./copy_messages.js";
+import { plainPieces } from "./markdown.js";
 import { byId, h, iconButton } from "./dom.js";
 import { columns, pickButton } from "./chats/pair.js";
 import { patternOf } from "./chats/search/excerpt.js";
@@ -34,6 +35,7 @@ const LINE = 26; // px
 const FRAME = 64; // px of a message around its text
 const CHARACTER = 8; // px
 const WIDEST = 720; // px of a line
+const LONGEST = 100_000; // characters of a question that the browser lays out at once
 
 export class Thread {
   /** @type {Conversation | null} */
@@ -263,7 +265,10 @@ function heightOf({ content }, width) {
 
 /** @param {Message} message @param {Actions} actions @param {HTMLElement | null} versions @param {NoteEditor} noteEditor */
 function userItem(message, actions, versions, noteEditor) {
-  const bubble = message.content ? h("div", { class: "bubble", dir: "auto" }, message.content) : null;
+  const { content } = message;
+  const isLong = content.length > LONGEST;
+  const parts = isLong ? plainPieces(content) : [content];
+  const bubble = content ? h("div", { class: isLong ? "bubble long" : "bubble", dir: "auto" }, ...parts) : null;
   const asked = h("div", { class: "asked" }, mediaList(message.media), bubble);
   const tools = h(
     "div",

@@ -206,6 +206,7 @@ class Remote:
                 self._link.waited(time.perf_counter() - asked)
                 if body.status in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
                     self._check_unchanged(body)
+                    self._check_start(body, start)
                     return body
                 body.cancel()
                 if body.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
@@ -225,6 +226,17 @@ class Remote:
         if self.etag and etag and etag != self.etag:
             body.cancel()
             raise FileChanged
+
+    def _check_start(self, body: Any, start: int) -> None:
+        """Refuse other bytes than were asked for, where the server says which it sends."""
+        if body.status == HTTPStatus.PARTIAL_CONTENT and not isnan(body.start) and int(body.start) != start:
+            body.cancel()
+            raise WispError(
+                f"The server at {self.host} sent another part of the file than was asked for. Download the file and "
+                "open it from this computer.",
+                "network_error",
+                SERVER_ERROR,
+            )
 
     def _may_recover(self) -> bool:
         """Whether a retry may help after a request without a response.

@@ -32,8 +32,8 @@ const methods = {
       .request(url, start, end, controller.signal, authorized)
       .catch((error) => (responses.delete(id), Promise.reject(error)));
     responses.set(id, { controller, body });
-    const { status, statusText, etag, length, size } = body;
-    return { status, statusText, etag, length, size };
+    const { status, statusText, etag, length, size, start: first } = body;
+    return { status, statusText, etag, length, size, start: first };
   },
   skip: ({ body, count }) => bodyOf(body).skip(count),
   fill: ({ id, record, body, at, end }, port) =>

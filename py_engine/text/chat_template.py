@@ -31,6 +31,7 @@ NAMED = {
 
 Message = dict[str, Any]
 
+MOST_WRITTEN = 20_000  # characters of a short conversation that are looked through for marks
 MAX_SHOWN = 1000  # characters of an error, which may have names or values of the template
 
 
@@ -115,7 +116,7 @@ class ChatTemplate:
             self._written = self.source
             for conversation in (said[:3], said[1:3], [*said[1:3], said[1]], [*said[1:3], said[3]]):
                 try:
-                    self._written += "\n" + self.render(conversation)
+                    self._written += "\n" + self.render(conversation)[:MOST_WRITTEN]
                 except WispError as error:
                     if type(error.__cause__).__name__ == "LimitExceeded":
                         break  # the others would take as long

@@ -105,8 +105,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
         tests: dict[str, Any] = self.tests
         self.tests = {n: test if n in _OF_TYPES else self._accounted_test(test) for n, test in tests.items()}
 
+        def paired(pairs: Any) -> Any:
+            """The pairs of a new dict, one by one: keys of one hash are each compared with all before them."""
+            return pairs if isinstance(pairs, dict) else limits.stepped(pairs)
+
         def new_namespace(*args: Any, **kwargs: Any) -> AccountedNamespace:
-            return AccountedNamespace(limits, *args, **kwargs)
+            return AccountedNamespace(limits, *map(paired, args), **kwargs)
 
         def new_cycler(*items: Any) -> Cycler:
             return Cycler(*limits.made(items))
@@ -131,7 +135,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return now().strftime(form)
 
         def new_dict(*pairs: Any, **members: Any) -> dict[Any, Any]:
-            return dict(*pairs, **members)  # the type itself has methods that change other dicts
+            return dict(*map(paired, pairs), **members)  # the type itself has methods that change other dicts
 
         self.globals = {
             "range": limited_range,

@@ -9,7 +9,7 @@ from py_engine.errors import WispError
 from py_engine.text.pretokenize import pretokenizer
 from py_engine.text.tokenizers.special import BREAK, SpecialTokens
 from py_engine.text.tokenizers.text_cache import TextCache
-from py_engine.text.tokenizers.vocab import CONTROL, UNKNOWN, USER_DEFINED, Vocab
+from py_engine.text.tokenizers.vocab import CONTROL, UNKNOWN, Vocab
 
 
 class TokenizerModel(Protocol):
@@ -114,9 +114,8 @@ class Tokenizer:
         was broken, remove_breaks() does.
         """
         if self._turn_texts is None or self._turn_texts[0] != template:
-            texts, types = self.vocab.texts, self.vocab.types
-            defined = (texts[i] for i in self.vocab.special_ids if types[i] == USER_DEFINED)
-            self._turn_texts = template, frozenset(t for t in defined if not t.isspace() and t in template)
+            defined = self._special.defined_in(template)
+            self._turn_texts = template, frozenset(text for text in defined if not text.isspace())
         return self._special.broken(text, self._turn_texts[1])
 
     def text_of(self, token: int | None) -> str:

@@ -220,7 +220,8 @@ def test_a_paragraph_too_long_to_be_rendered_is_shown_as_it_is(page: Page) -> No
     """The others are not."""
     for text in ("**b** " * 4_000, "`x` " * 1_100):
         body = show(page, f"{text.strip()}\nsecond\n\n**after**")
-        assert body.locator("p").first.inner_text() == f"{text.strip()}\nsecond"
+        first = "".join(body.locator(".block:not(:last-child)").all_inner_texts())
+        assert first.split() == [*text.split(), "second"]
         expect(body.locator("strong, code")).to_have_text("after")
     assert show(page, "**b** `x` " * 240).locator("strong").count() == 240
 
@@ -251,10 +252,65 @@ def test_a_text_is_shown_in_pieces_that_end_as_the_whole(page: Page) -> None:
 def test_many_openings_take_linear_time(page: Page) -> None:
     """No assertion on time: with quadratic time these would run into the test's timeout. The texts are not laid out."""
     page.evaluate("document.body.hidden = true")
-    for text in ("$$ a\n" * 60_000, "\\[ a\n" * 50_000, "\\(" * 100_000, "$a " * 90_000, "$\\" * 100_000):
+    closed = ("$$x\n" * 60_000 + "$$", "\\[x\n" * 60_000 + "\\] y", "> $$x\n" * 40_000 + "> $$")
+    for text in ("$$ a\n" * 60_000, "\\[ a\n" * 50_000, "\\(" * 100_000, "$a " * 90_000, "$\\" * 100_000, *closed):
         assert show(page, text).text_content()
         show(page, text, growing=True)
     page.evaluate("document.body.hidden = false")
+
+
+# Streams a paragraph. Returns whether the pieces of it that are shown stay while it grows, and how many there are.
+GROW = """([text, more]) => {
+    shown.render(text, true);
+    const before = [...document.querySelectorAll("#answer .plain")];
+    shown.render(text + more, true);
+    const after = [...document.querySelectorAll("#answer .plain")];
+    return [before.slice(0, -1).every((piece, i) => piece === after[i]), before.length, after.length];
+}"""
+GROWING = {"lines": "漢字\n", "words": "word ", "letters": "x", "pairs": "👧", "empty lines": "\n\na"}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_text_as_it_is_grows_by_its_last_piece(page: Page, name: str) -> None:
+    """The browser would lay out 100,000 characters for each token."""
+    text = "漢字\n" * 3_000 + GROWING[name] * (100_000 // len(GROWING[name]))
+    if name == "empty lines":
+        text = "**a**\n" * 60_000  # longer than any text that is rendered
+    body = show(page, "")
+    stays, before, after = page.evaluate(GROW, [text, GROWING[name]])
+    assert stays
+    assert 4 < before <= after <= 120
+    assert "".join(body.inner_text().split()) == "".join((text + GROWING[name]).split())
+    assert "\ufffd" not in body.inner_text()
+
+
+# Streams an answer into frames that take 100 ms after the answer is rendered. Returns how often it was.
+SLOW_FRAMES = """async () => {
+    document.querySelector("#answer")?.remove();
+    const message = { role: "assistant", content: "" };
+    const view = new answers.AnswerView(message, {}, null);
+    const list = Object.assign(document.createElement("ol"), { id: "answer" });
+    list.append(view.element);
+    document.body.prepend(list);
+    let [changes, frames] = [0, 0];
+    new MutationObserver(() => changes++).observe(view.element, { childList: true, subtree: true });
+    for (; frames < 15; frames++) {
+        message.content += "More words. ";
+        view.grow(message);
+        const before = changes;
+        await new Promise((resolve) => requestAnimationFrame(async () => {
+            await null; // the observer's turn
+            for (const until = performance.now() + 100; changes > before && performance.now() < until; );
+            setTimeout(resolve, 20);
+        }));
+    }
+    return changes;
+}"""
+
+
+def test_the_layout_of_a_growing_answer_counts_to_its_time(page: Page) -> None:
+    """Each rendering is followed by 400 ms for other work."""
+    assert 1 <= page.evaluate(SLOW_FRAMES) <= 4
 
 
 # Ends an answer of many paragraphs, whose text takes several frames.
@@ -290,6 +346,24 @@ def test_nothing_is_asked_for_in_an_answer_that_was_stopped(page: Page) -> None:
         return [why, card.element.querySelectorAll(".call-question button").length];
     }"""
     assert page.evaluate(code) == ["stopped", 0]
+
+
+# Shows a call that has made a drawing. Returns the names of the files to download, and of the pictures.
+DRAWN = """async (drawing) => {
+    const blob = new Blob([drawing], { type: "image/svg+xml" });
+    const card = new answers.CallCard({ name: "plot", arguments: "{}", state: "done" });
+    card.update({ state: "done", text: "", files: [{ name: "a.svg", blob }] }, false);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const names = (of) => [...card.element.querySelectorAll(of)].map((one) => one.download ?? one.alt);
+    return [names(".call-made a"), names(".call-made img")];
+}"""
+
+
+def test_a_drawing_of_a_tool_is_shown_unless_it_takes_long_to_draw(page: Page) -> None:
+    namespace = 'xmlns="http://www.w3.org/2000/svg"'
+    assert page.evaluate(DRAWN, f"<svg {namespace}><circle r='3'/></svg>") == [[], ["a.svg"]]
+    for costly in ('<rect filter="blur(20px)"/>', "<rect/>" * 20_000):
+        assert page.evaluate(DRAWN, f"<svg {namespace}>{costly}</svg>") == [["a.svg"], []]
 
 
 # Shows formulas, a block each, and then loads KaTeX. Returns how many of them were typeset at each frame.

@@ -226,6 +226,33 @@ COSTLY = {
     "an escape": "<style>rect { fill: u\\72l(#p) }</style><rect/>",
     "a picture in it": '<image href="data:image/png;base64,AA=="/>',
     "deep groups": "<g>" * 20_000,
+    # Up to minutes of painting, of a kilobyte or two.
+    "large matrices": '<filter id="f"><feConvolveMatrix order="50"/></filter>' + '<rect filter="url(#f)"/>' * 5,
+    "many steps of a filter": f'<filter id="f">{"<feColorMatrix/>" * 99}</filter><rect filter="url(#f)"/>',
+    "a wide filter": '<filter id="f"><feMorphology radius="99"/></filter><rect filter="url(#f)"/>',
+    "filters of a style": f'<rect style="fill:red; filter:{"blur(20px) " * 9}"/>',
+    "filters of an attribute": '<rect filter="blur(20px)"/>',
+    "filters of a rule": "<style>rect { filter: blur(20px) }</style><rect/>",
+    "a filter that grows": '<filter><feGaussianBlur><animate attributeName="stdDeviation"/></feGaussianBlur></filter>',
+    "a copy of another element later": '<use href="#a"><set attributeName="href" to="#b"/></use>',
+    "a picture of a filter": '<g id="a">'
+    + "<rect/>" * 9_000
+    + '</g><filter id="f"><feImage href="#a"/></filter>'
+    + '<rect filter="url(#f)"/>' * 2,
+    "masks": '<mask id="m"><rect/></mask>' + '<rect mask="url(#m)"/>' * 500,
+    "blended groups": '<g style="mix-blend-mode: hue"><rect/></g>' * 500,
+    "faded groups": '<g opacity="0.5"><rect/></g>' * 2_000,
+    "groups that a rule fades": "<style>g { opacity: 0.5 }</style>" + "<g><rect/></g>" * 2_000,
+}
+# The parser took 14 s to refuse 200 KB of these.
+ENTITIES = f'<!DOCTYPE svg [<!ENTITY a "{"x" * 99}">]><svg xmlns="http://www.w3.org/2000/svg"><text>&a;</text></svg>'
+USUAL = {
+    "copies": '<linearGradient id="l"/><g id="a"><rect fill="url(#l)"/></g>' + '<use href="#a"/>' * 50,
+    "filters": '<filter id="f"><feGaussianBlur/><feOffset/><feMerge><feMergeNode/><feMergeNode/></feMerge></filter>'
+    + '<rect filter="url(#f)"/><rect style="fill: red; filter: url(#f)"/>' * 4,
+    "rules and comments": "<style>/* dots */ .a { fill: red; opacity: 0.5 }</style>" + '<circle class="a"/>' * 99,
+    "a pulse": '<circle r="3"><animate attributeName="opacity" values="0;1" dur="1s"/></circle>',
+    "parts": '<clipPath id="c"><rect/></clipPath>' + '<g clip-path="url(#c)" opacity="0.5"><rect/></g>' * 9,
 }
 
 
@@ -242,9 +269,15 @@ def test_several_drawings_wait_for_a_press_and_are_all_shown(page: Page) -> None
     expect(frame.locator("svg")).to_have_count(2)
 
 
-def test_a_drawing_that_refers_to_others_is_a_picture(page: Page) -> None:
-    parts = '<linearGradient id="l"/><g id="a"><rect fill="url(#l)"/></g>' + '<use href="#a"/>' * 50
-    body = show(page, f"```svg\n<svg viewBox='0 0 9 9'>{parts}</svg>\n```")
+def test_svg_with_names_for_texts_waits_for_a_press(page: Page) -> None:
+    body = show(page, f"```svg\n{ENTITIES}\n```")
+    expect(body.get_by_role("button", name="Preview")).to_be_visible()
+    expect(body.locator("img")).to_have_count(0)
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_a_usual_drawing_is_a_picture(page: Page, name: str) -> None:
+    body = show(page, f"```svg\n<svg viewBox='0 0 9 9'>{USUAL[name]}</svg>\n```")
     expect(body.locator("img")).to_have_count(1)
 
 

@@ -113,6 +113,10 @@ def test_a_lost_connection_is_retried_by_the_worker(case: Callable[..., Case]) -
     assert got["stats"]["downloaded_bytes"] == len(c.file.data)
 
 
+def test_another_part_of_the_file_is_an_error(case: Callable[..., Case]) -> None:
+    assert "another part" in case(shift=-1).load()["error"]["message"]
+
+
 def test_a_permanently_lost_connection_is_an_error(case: Callable[..., Case]) -> None:
     got = case(cut_at=2_500_000).load()
     assert got["error"]["code"] == "network_error"

@@ -71,6 +71,24 @@ def test_a_hostile_answer_is_shown_and_the_page_works(page: Page, name: str) -> 
     assert page.input_value("#prompt") == "works"
 
 
+def test_a_question_of_megabytes_is_laid_out_where_it_is_seen(page: Page) -> None:
+    """All of it took the browser 5 s."""
+    question = "漢\n" * 400_000 + "👧" * 50_000
+    store_chat(page, [(question, "Fine.")])
+    page.reload()
+    bubble = page.locator("#thread > .user .bubble")
+    expect(page.locator("#thread > .assistant .body")).to_have_text("Fine.")
+    pieces = bubble.locator(".piece")
+    expect(pieces.last).to_have_css("content-visibility", "auto")
+    assert 200 < pieces.count() < 300
+    texts = pieces.evaluate_all("(all) => all.map((piece) => piece.textContent)")
+    assert "".join("\n".join(texts).split()) == "".join(question.split())
+    store_chat(page, [("short", "Fine.")])
+    page.reload()
+    expect(bubble).to_have_text("short")
+    assert pieces.count() == 0
+
+
 def test_links_show_their_target_and_nothing_is_requested(page: Page) -> None:
     foreign: list[str] = []
     page.on("request", lambda request: foreign.append(request.url) if ".test" in request.url else None)
@@ -91,6 +109,27 @@ def test_links_show_their_target_and_nothing_is_requested(page: Page) -> None:
     assert body.locator("img").count() == 0
     assert [td.get_attribute("align") for td in body.locator("td").all()] == ["center", "right"]
     assert foreign == []
+
+
+LINKS = {  # the link's text and target -> what is shown of it
+    ("https://plain.test/a", "https://plain.test/a"): "https://plain.test/a",
+    ("plain.test", "https://plain.test/a"): "plain.test",
+    ("PLAIN.test?q", "https://plain.test/?q"): "PLAIN.test?q",
+    ("a@plain.test", "mailto:a@plain.test"): "a@plain.test",
+    ("paypal.com", "https://paypal.co/"): "paypal.com (paypal.co)",
+    ("https://bank.test/?to=evil.test", "https://evil.test/"): "https://bank.test/?to=evil.test (evil.test)",
+    ("bank.test", "https://bank.test.evil.test/"): "bank.test (bank.test.evil.test)",
+    ("https://bank.test@evil.test/", "https://bank.test@evil.test/"): "https://bank.test@evil.test/ (evil.test)",
+    ("evil.test\u202e/tset.knab", "https://evil.test/"): "evil.test\u202e/tset.knab (evil.test)",
+    ("help@bank.test", "mailto:a@evil.test?subject=x"): "help@bank.test (a@evil.test)",
+}
+
+
+def test_a_link_whose_text_is_no_address_of_its_host_shows_the_host(page: Page) -> None:
+    show(page, ["\n\n".join(f"[{text}]({target})" for text, target in LINKS)])
+    links = page.locator("#thread > .assistant .body a")
+    expect(links).to_have_count(len(LINKS))
+    assert links.evaluate_all("all => all.map((link) => link.textContent)") == list(LINKS.values())
 
 
 @pytest.fixture

@@ -217,6 +217,13 @@ def letters(dice: Random) -> str:
     return "".join(dice.choices([*pieces, "text", " "], k=dice.choice(COUNTS)))
 
 
+def runs(dice: Random) -> str:
+    """One or two things very often, after others or before them: what is looked for again at each would take long."""
+    units = ["".join(dice.choices(PIECES, k=dice.choice((1, 1, 2, 3)))) for _ in range(dice.choice((1, 1, 2)))]
+    length = dice.choice((2_000, 18_000, 40_000)) // len(units)
+    return "".join(unit * (length // len(unit)) + dice.choice(("", "\n", "\n\n")) for unit in units)
+
+
 CONSTRUCTS = (table, footnotes, tex, code, entities, links, letters)
 
 
@@ -227,5 +234,7 @@ def case(dice: Random) -> tuple[str, list[int]]:
     for _ in range(dice.choice((0, 0, 1, 1, 2, 4))):
         at = dice.choice((0, len(text), dice.randrange(len(text) + 1)))
         text = text[:at] + dice.choice(CONSTRUCTS)(dice) + text[at:]
+    if dice.random() < 0.1:
+        text = dice.choice((text[:20], "")) + runs(dice) + dice.choice((text[-20:], "", "$$", "\\]", ")", "|"))
     cuts = sorted(dice.randrange(len(text) + 1) for _ in range(dice.randrange(0, 8)))
     return text, cuts

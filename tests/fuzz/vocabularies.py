@@ -1,6 +1,7 @@
 """Random vocabularies of every kind of tokenizer, some with damaged metadata, and texts made of their tokens."""
 
 import math
+import struct
 from random import Random
 from typing import Any
 
@@ -9,7 +10,10 @@ from py_engine.errors import CODES, WispError
 from py_engine.files.gguf_header import Header
 from py_engine.text.pretokenize import _NAMES
 
-KINDS = ("gpt2", "gpt2", "llama", "bert", "t5", "rwkv", "gemma4", "none", 5)
+KINDS = (
+    *("gpt2", "gpt2", "llama", "bert", "t5", "t5", "rwkv", "gemma4", "plamo2", "plamo3", "whitespace", "hybriddna"),
+    *("none", 5),
+)
 ALPHABET = (
     "a",
     "b",
@@ -32,6 +36,10 @@ ALPHABET = (
     "\u0301",
     "\U0001d4b3",
     "##a",
+    "<dna>",
+    "</dna>",
+    "<oov>",
+    "\ue000",
 )
 DAMAGE: tuple[Any, ...] = (
     None,
@@ -78,16 +86,23 @@ def case(rng: Random) -> tuple[dict[str, Any], str]:
     size = rng.choice((1, 5, 60, 60, 300))
     tokens = ["".join(rng.choices(ALPHABET, k=rng.randrange(1, 4))) for _ in range(size)]
     tokens += [f"<|{name}|>" for name in rng.sample(("im_end", "im_start", "a", "end"), rng.randrange(4))]
-    tokens += [f"<0x{byte:02X}>" for byte in range(256)] if rng.random() < 0.3 else []
+    kind = rng.choice(KINDS)
+    has_bytes = kind in ("plamo2", "plamo3")
+    tokens += [f"<0x{byte:02X}>" for byte in range(256)] if has_bytes or rng.random() < 0.3 else []
+    types = (1, 1, 1, 1, 2, 3, 4, 5, 6)
     metadata: dict[str, Any] = {
         "general.architecture": "llama",
-        "tokenizer.ggml.model": rng.choice(KINDS),
+        "tokenizer.ggml.model": kind,
         "tokenizer.ggml.pre": rng.choice(sorted(_NAMES)),
         "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": [rng.choice((1, 1, 1, 1, 2, 3, 4, 5, 6)) for _ in tokens],
+        "tokenizer.ggml.token_type": [
+            6 if has_bytes and token.startswith("<0x") else rng.choice(types) for token in tokens
+        ],
         "tokenizer.ggml.scores": [rng.uniform(-9, 0) for _ in tokens],
         "tokenizer.ggml.merges": [f"{rng.choice(ALPHABET)} {rng.choice(ALPHABET)}" for _ in range(40)],
-        "tokenizer.ggml.precompiled_charsmap": [rng.randrange(256) for _ in range(rng.choice((0, 3, 40, 400)))],
+        "tokenizer.ggml.precompiled_charsmap": [rng.randrange(256) for _ in range(rng.choice((0, 3, 40, 400)))]
+        if rng.random() < 0.5
+        else _table(rng),
     }
     for _ in range(rng.choice((0, 0, 1, 3))):
         _damage(rng, metadata)
@@ -103,12 +118,30 @@ def case(rng: Random) -> tuple[dict[str, Any], str]:
     return metadata, text
 
 
+def _table(rng: Random) -> list[int]:
+    """A table of replacements whose places lead to others, or to themselves, for the bytes of some texts."""
+    units = [0] * 1024
+    root = node = rng.randrange(256, 768)
+    units[0] = root << 10
+    texts = b"\0".join((b"b" * rng.choice((0, 1, 33, 5000)), b"", b"a")) + rng.choice((b"\0", b""))
+    for byte in rng.choices("".join(ALPHABET[:14]).encode(), k=rng.choice((1, 2, 9, 60))):
+        at = node ^ byte
+        value, away = rng.randrange(2), rng.choice((byte, rng.randrange(256), rng.randrange(1024)))
+        units[at] = byte | value << 8 | away << 10
+        node = at ^ away
+        if value and node < len(units):
+            units[node] = 1 << 31 | rng.randrange(len(texts) + 2)
+        if node >= len(units) or rng.random() < 0.2:
+            node = root
+    return list(struct.pack(f"<I{len(units)}I", 4 * len(units), *units) + texts)
+
+
 def _damage(rng: Random, metadata: dict[str, Any]) -> None:
     """Damage a vocabulary in a way that its types do not show."""
     tokens, scores, types, merges = (
         metadata[f"tokenizer.ggml.{name}"] for name in ("tokens", "scores", "token_type", "merges")
     )
-    at, damage = rng.randrange(len(tokens)), rng.randrange(11)
+    at, damage = rng.randrange(len(tokens)), rng.randrange(12)
     if damage == 0:
         merges += [f"{a} {b}" for a, b in (("zz", "q"), ("", ""), ("a", "a"), ("aa", "a"), ("a ", " b"), ("a", ""))]
         merges.append(rng.choice(("", " ", "a", "a b c", "  ", "x" * 5000, merges[0])))
@@ -134,6 +167,10 @@ def _damage(rng: Random, metadata: dict[str, Any]) -> None:
         types += [rng.choice((3, 4))] * (len(tokens) - len(types))
     elif damage == 9:
         tokens[at] = rng.choice(("a", "<", " ", "\u0301", "▁", "ab")) * rng.choice((100, 500, 1024, 1025, 60_000))
+    elif damage == 10:  # runs of many lengths
+        count, longest = rng.choice((16, 50, 64, 128, 129)), rng.choice((130, 130, 1024))
+        run = rng.choice(("a", "▁", "a", "中"))
+        tokens += [run * n + rng.choice(("", "", "b")) for n in range(longest - count, longest)]
     else:
         types[:] = [rng.choice((1, 3, 4, 6))] * len(types)
     if rng.random() < 0.8:

@@ -16,6 +16,7 @@ class File:
     data: bytes
     cors: bool = True
     ranges: bool = True
+    shift: int = 0  # bytes after which ranges begin where they were asked for, but for the first one
     expose: bool = True  # whether Content-Range and ETag may be read by other sites
     etag: str = '"1"'
     linked: str = ""  # the header X-Linked-ETag
@@ -68,6 +69,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._head(416, 0, {**headers, "Content-Range": f"bytes */{size}"})
             return
         start, end = span or (0, size)
+        if span and start:
+            start, end = max(start + file.shift, 0), max(end + file.shift, 1)
         if span:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
         answering = object()

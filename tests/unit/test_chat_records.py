@@ -57,13 +57,30 @@ def test_a_record_that_was_lost_has_its_place_too(evaluate: Evaluate) -> None:
         {"trace": {"request": {}, "journal": {"choices": [{"batches": [[[1]]]}]}}},
         {"error": "x"},
         {"stats": {}},
+        {"stats": {"tokens": 1, "perSecond": 1, "firstMs": 1, "prompt": {}}},
         {"sources": [5]},
+        {"sources": [{"document": "a", "text": "b", "heading": {"toString": 1}}]},
+        {"sources": [{"document": "a", "text": "b", "page": []}]},
+        {"words": {"shown": [1], "texts": {"1": {}}}},
+        {"cut": {"request": {"model": 5}, "journal": {"choices": []}}},
+        {"cut": {"request": {}, "journal": {}}},
+        {"cut": {"request": {}, "journal": {"choices": [{"batches": [5]}]}}},
+        {"trace": {"request": {"model": []}, "journal": {"choices": []}}},
         {"finish": "x"},
     ],
 )
 def test_a_damaged_part_is_left_out(evaluate: Evaluate, field: dict[str, Any]) -> None:
     (shown,) = evaluate("m.readableMessages(a)", ANSWER | field)
     assert shown == {name: value for name, value in ANSWER.items() if name not in field}
+
+
+def test_parts_that_lack_what_they_may_lack_stay(evaluate: Evaluate) -> None:
+    answer = ANSWER | {
+        "sources": [{"document": "a", "text": "b"}, {"document": "a", "text": "b", "heading": None, "page": 3}],
+        "stats": {"tokens": 1, "perSecond": 1, "firstMs": 1, "context": None, "cached": 0},
+        "cut": {"request": {"model": "m"}, "journal": {"answer": {}, "choices": [None, {"batches": [[1, 2]]}]}},
+    }
+    assert evaluate("m.readableMessages(a)", answer) == [answer | {"parent": 0}]
 
 
 def test_a_message_whose_number_is_none_is_left_out(evaluate: Evaluate) -> None:

@@ -201,3 +201,10 @@ def test_jinja_is_left_as_it_is() -> None:
         ChatTemplate("{% break %}")  # what is wrong is found by the compiler
     for method in (NodeVisitor.visit, NodeVisitor.generic_visit):
         assert method.__module__ == "jinja2.visitor"
+
+
+def test_dicts_and_namespaces_are_made_of_pairs() -> None:
+    source = (
+        "{% set ns = namespace([('a', 1)], b=2) %}{{ ns.a }}{{ ns.b }}{{ dict([('a', 1)], b=2) }}{{ dict({'c': 3}) }}"
+    )
+    assert ChatTemplate(source).render([]) == "12{'a': 1, 'b': 2}{'c': 3}"

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -312,3 +313,20 @@ def test_no_more_is_given_back_than_was_taken() -> None:
     single = limits.text([text])
     assert single is text
     assert limits.left <= left - 2 * sys.getsizeof(text)
+
+
+PAIRS = (
+    "{% set ns = namespace(pairs=[], some=[]) %}{% for ids in range(20000)|batch(200) %}{% set ns.some = [] %}"
+    "{% for id in ids %}{% set ns.some = ns.some + [(id * MODULUS, 1)] %}{% endfor %}"
+    "{% set ns.pairs = ns.pairs + ns.some %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("use", ["dict(ns.pairs)", "namespace(ns.pairs)"])
+def test_keys_of_one_hash_take_no_longer_than_a_template_may(use: str) -> None:
+    """Each is compared with all before it."""
+    template = ChatTemplate(PAIRS.replace("MODULUS", str(sys.hash_info.modulus)) + f"{{{{ {use}|string|length }}}}")
+    started = time.process_time()
+    with suppress(WispError):  # unless this machine is quick
+        template.render([])
+    assert time.process_time() - started < 2

@@ -1,5 +1,6 @@
 """No text takes a tokenizer more than proportional time: ten times the text, about ten times the steps."""
 
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from py_engine.files.gguf_header import parse
 from py_engine.text import pretokenize
 from py_engine.text.pretokenize import pretokenizer
 from py_engine.text.tokenizer import Tokenizer, load_tokenizer
+from py_engine.text.tokenizers import ugm
 from py_engine.text.tokenizers.vocab import BYTE, CONTROL, MAX_LENGTHS, NORMAL, USER_DEFINED, Vocab
 from py_engine.text.tokenizers.wpm import WPM
 
@@ -93,6 +95,15 @@ def many_special(count: int) -> Tokenizer:
     return load_tokenizer(metadata)
 
 
+def test_many_user_defined_tokens_and_a_long_template() -> None:
+    """Each was looked for in all of the template: 250,000 took 19 s."""
+    texts = ["<unk>", "a", "<|", "<|im|>", "im", *(f"q{i:x}" for i in range(100_000))]
+    tokenizer = of_unigram(texts, [2, 1] + [USER_DEFINED] * (len(texts) - 2))
+    template = "x" * 100_000 + "<|im|>"
+    assert seconds(lambda: tokenizer.broken("a", template)) < 1
+    assert tokenizer.broken("q1f im <|im|>", template) == "q1f i\ufdd0m <\ufdd0|i\ufdd0m|>"
+
+
 def test_50_000_control_tokens() -> None:
     tokenizer = many_special(50_000)
     text = "".join(f"a<|special_token_{i}|>b" for i in range(0, 50_000, 5))
@@ -114,18 +125,93 @@ def test_a_long_word_of_wordpiece() -> None:
 
 @pytest.mark.parametrize("kind", ["bert", "t5", "rwkv", "plamo2", "control"])
 def test_the_lengths_that_are_tried_at_each_place_have_a_limit(kind: str) -> None:
-    for count in (MAX_LENGTHS, MAX_LENGTHS + 1):
-        texts = [*("ab" + "x" * i for i in range(count)), *(f"<0x{byte:02X}>" for byte in range(256))]
+    most = ugm.MAX_LENGTHS if kind in ("bert", "t5") else MAX_LENGTHS
+    # Long texts take longer to look for: 1,000 characters as four short ones.
+    for count, longest, step in (
+        (most, most + 1, 1),
+        (most + 1, most + 2, 1),
+        (most // 4, 1000, 1),
+        (most // 3, 1000, 1),
+    ):
+        lengths = range(longest, longest - count * step, -step)
+        texts = [*("ab" + "x" * (length - 2) for length in lengths), *(f"<0x{byte:02X}>" for byte in range(256))]
         metadata = {
             "tokenizer.ggml.model": "gpt2" if kind == "control" else kind, "tokenizer.ggml.tokens": texts,
             "tokenizer.ggml.token_type": [CONTROL if kind == "control" else NORMAL] * count + [BYTE] * 256,
             "tokenizer.ggml.scores": [0.0] * len(texts), "tokenizer.ggml.merges": [],
         }  # fmt: skip
-        if count <= MAX_LENGTHS:
+        if count in (most, most // 4):
             load_tokenizer(metadata)
             continue
         with pytest.raises(WispError, match="lengths"):
             load_tokenizer(metadata)
+
+
+def of_unigram(texts: list[str], types: list[int], **more: object) -> Tokenizer:
+    metadata = {
+        "tokenizer.ggml.model": "t5", "tokenizer.ggml.tokens": texts, "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.scores": [-1.0] * len(texts), "tokenizer.ggml.unknown_token_id": 0,
+    }  # fmt: skip
+    return load_tokenizer(metadata | {f"tokenizer.ggml.{name}": value for name, value in more.items()})
+
+
+def test_user_defined_tokens_of_unigram_are_not_each_looked_for() -> None:
+    """A regular expression of them took 6 s for 100 KB and 30,000 tokens."""
+    texts = ["<unk>", "a", *(f"a{i:x}" for i in range(10, 60_000))]
+    tokenizer = of_unigram(texts, [2, 1] + [USER_DEFINED] * (len(texts) - 2))
+    assert seconds(lambda: tokenizer.encode("a" * 50_000)) < 1
+    assert [tokenizer.text_of(i) for i in tokenizer.encode("ab1zac2a")] == ["ab1", "<unk>", "ac2a"]
+
+
+def table(units: dict[int, int], texts: bytes) -> list[int]:
+    """A table of replacements with these units."""
+    count = 1024
+    data = struct.pack("<I", 4 * count) + struct.pack(f"<{count}I", *(units.get(i, 0) for i in range(count)))
+    return list(data + texts)
+
+
+ROOT, A = 512, ord("a")
+UNITS = {0: ROOT << 10, ROOT ^ A: A | A << 10}  # "a" leads to the root again
+VALUED = {0: ROOT << 10, ROOT ^ A: A | 1 << 8 | 256 << 10, ROOT ^ A ^ 256: 1 << 31}  # "a" becomes the first text
+
+
+def test_a_table_of_replacements_that_has_no_end() -> None:
+    tokenizer = of_unigram(["<unk>", "a", "b"], [2, 1, 1], precompiled_charsmap=table(UNITS, b"x\0"))
+    grows_linearly(lambda n: tokenizer.encode("a" * n), 1000)
+    assert len(tokenizer.encode("aaa")) == 3
+
+
+def test_a_table_makes_no_text_much_longer() -> None:
+    tokenizer = of_unigram(["<unk>", "a", "b"], [2, 1, 1], precompiled_charsmap=table(VALUED, b"b" * 200 + b"\0"))
+    assert len(tokenizer.encode("a")) == 200
+    assert len(tokenizer.encode("a" * 100_000)) < 400_000
+    endless = of_unigram(["<unk>", "a", "b"], [2, 1, 1], precompiled_charsmap=table(VALUED, b"b" * 1_000_000))
+    assert [endless.text_of(i) for i in endless.encode("aa")] == ["a", "a"]
+
+
+def of_bytes(kind: str, *more: str) -> Tokenizer:
+    texts = [*(chr(code) for code in range(33, 127)), *more]
+    return load_tokenizer({
+        "tokenizer.ggml.model": kind, "tokenizer.ggml.tokens": texts, "tokenizer.ggml.merges": [],
+        "tokenizer.ggml.token_type": [NORMAL] * len(texts),
+    })  # fmt: skip
+
+
+def test_many_sequences_of_dna() -> None:
+    """Each read the rest of the text: 20,000 took 7 s."""
+    tokenizer = of_bytes("hybriddna", "<dna>", "</dna>", "<oov>", "ACGTAA\ue000")
+    grows_linearly(lambda n: tokenizer.encode("<dna></dna>" * n), 2000)
+    ids = tokenizer.encode("A<dna>acgt</dna>C</dna><dna>acgtx\n")
+    assert [tokenizer.text_of(i) for i in ids] == [
+        "A", "<dna>", "ACGTAA\ue000", "</dna>", "C", *"</dna>", "<dna>", "<oov>",
+    ]  # fmt: skip
+
+
+def test_the_text_of_a_long_token_that_is_not_of_bytes() -> None:
+    """Written for each of its characters, one of 1,024 has 3 MB."""
+    tokenizer = of_bytes("gpt2", "中" * 1024, "中")
+    assert tokenizer.piece(94) == "中".encode() * 1024
+    assert tokenizer.piece(95) == "[UNK_BYTE_0xe4b8ad中]".encode()
 
 
 def test_tokens_and_sequence_breakers_have_a_limit() -> None:

@@ -87,12 +87,15 @@ export class AnswerView {
   /** @param {Message} message @param {number} ms that its text may take */
   #showSoFar(message, ms) {
     const { content, reasoning } = message;
+    const started = performance.now();
     this.element.classList.toggle("waiting", !content && !reasoning && !isCalling(message));
     this.#think(message, !content);
-    const started = performance.now();
     const isWhole = this.#markdown.render(content, true, ms);
-    const ended = performance.now();
-    this.#rest = ended + BUSY * (ended - started);
+    this.#rest = Infinity;
+    afterFrame(() => {
+      const ended = performance.now();
+      this.#rest = ended + BUSY * (ended - started);
+    });
     if (isWhole) partial.delete(this);
     else this.grow(message);
   }
@@ -186,6 +189,16 @@ export class AnswerView {
   get spoken() {
     return this.#body.querySelector(".katex") ? textWithTex(this.#body) : this.#body.innerText;
   }
+}
+
+/** Calls a function after the layout of the frame that is being made. @param {() => void} then */
+function afterFrame(then) {
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = () => {
+    port1.close();
+    then();
+  };
+  port2.postMessage(null);
 }
 
 /** Whether a call of the last step has no result yet. @param {Message} message */

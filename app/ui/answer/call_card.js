@@ -1,10 +1,11 @@
 /** One call of a tool: its arguments and result, folded; what it made; and the question whether it may run. */
 import { t } from "../../language/phrase.js";
 import { h } from "../dom.js";
-import { fileLink, mediaList } from "../media/views.js";
+import { fileLink, pictureList } from "../media/views.js";
 import { announce } from "../notices.js";
 import { say } from "../texts.js";
 import { CodeBlock } from "./code_block.js";
+import { isQuickSvg } from "./svg_picture.js";
 
 /**
  * @typedef {import("../chats/database.js").Call} Call
@@ -34,7 +35,8 @@ const CONFIRM = [
   [false, t("Refuse")],
 ];
 const MOST_OF_WHY = 200; // characters of an error beside a folded call
-const PICTURE = /^image\/(png|jpeg|gif|webp|svg\+xml)$/;
+const PICTURE = /^image\/(png|jpeg|gif|webp)$/;
+const SVG = "image/svg+xml";
 
 export class CallCard {
   /** @type {import("../texts.js").Text} */
@@ -65,8 +67,8 @@ export class CallCard {
     this.#why.textContent = state === "failed" ? lineOf(readable(text)) : "";
     const pictures = files.filter(({ blob }) => PICTURE.test(blob.type));
     const others = files.filter((file) => !pictures.includes(file));
-    const media = mediaList(pictures.map(({ name, blob }) => ({ kind: /** @type {const} */ ("image"), name, blob })));
-    this.#made.replaceChildren(...(media ? [media] : []), ...others.map(fileLink));
+    const media = pictureList(pictures.map(picture));
+    this.#made.replaceChildren(...(media ? [media] : []), ...others.map(madeFile));
   }
 
   /** Shows what a call that runs has written. @param {string} text */
@@ -137,6 +139,20 @@ export class CallCard {
       say(this.#state, this.#label);
     }
   }
+}
+
+/** @param {import("../../tools/registry.js").ToolFile} file */
+const picture = ({ name, blob }) => ({ kind: /** @type {const} */ ("image"), name, blob });
+
+/** A file to download; a drawing is shown once it is known to cost little. @param {import("../../tools/registry.js").ToolFile} file */
+function madeFile(file) {
+  const link = fileLink(file);
+  if (file.blob.type === SVG)
+    isQuickSvg(file.blob).then(
+      (isQuick) => isQuick && link.replaceWith(.../** @type {Node[]} */ ([pictureList([picture(file)])])),
+      () => {}, // it cannot be read
+    );
+  return link;
 }
 
 /** A result for the user: an error without the JSON that models get. @param {string} text */

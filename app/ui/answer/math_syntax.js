@@ -109,7 +109,8 @@ function blockRule(state, startLine, endLine, silent) {
   let rest = first.slice(kind.open.length);
   const lines = [];
   let line = startLine;
-  while (!rest.endsWith(kind.close)) {
+  // The search ends at the first closing delimiter: else each of many lines that begin alike would read all the others.
+  while (!rest.includes(kind.close)) {
     lines.push(rest);
     line++;
     if (line >= endLine || state.isEmpty(line) || state.sCount[line] < state.blkIndent) {
@@ -118,8 +119,13 @@ function blockRule(state, startLine, endLine, silent) {
     }
     rest = lineOf(state, line);
   }
-  const tex = [...lines, rest.slice(0, -kind.close.length)].join("\n").trim();
-  if (!tex || tex.includes(kind.close)) return false; // two formulas and text between them
+  const last = rest.slice(0, -kind.close.length);
+  if (!rest.endsWith(kind.close) || last.includes(kind.close)) {
+    unclosed[kind.open] = line; // two formulas, or text after one
+    return false;
+  }
+  const tex = [...lines, last].join("\n").trim();
+  if (!tex) return false;
   if (silent) return true;
   const token = state.push("math_block", "p", 0);
   token.content = tex;

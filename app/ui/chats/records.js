@@ -30,6 +30,8 @@ export const isObject = (value) => typeof value === "object" && value !== null &
 const isListOf = (isGood) => (value) => Array.isArray(value) && value.every(isGood);
 /** @param {(value: any) => boolean} isGood @returns {(value: any) => boolean} */
 const maybe = (isGood) => (value) => value === undefined || isGood(value);
+/** @param {(value: any) => boolean} isGood @returns {(value: any) => boolean} */
+const orNone = (isGood) => maybe((value) => value === null || isGood(value));
 /** @param {Shape} shape @returns {(value: any) => boolean} */
 const isOf = (shape) => (value) =>
   isObject(value) && Object.entries(shape).every(([name, isGood]) => isGood(value[name]));
@@ -37,7 +39,7 @@ const isOf = (shape) => (value) =>
 /** A file's bytes: text in a file of chats, a blob in the storage. @param {any} file @param {RegExp} form */
 const hasBytes = ({ data, blob }, form) => blob instanceof Blob || form.test(data);
 
-const isSource = isOf({ document: isText, text: isText });
+const isSource = isOf({ document: isText, text: isText, heading: orNone(isText), page: orNone(isNumber) });
 const isFile = (/** @type {any} */ value) => isOf({ name: isText })(value) && hasBytes(value, FILE);
 const isMedium = (/** @type {any} */ value) =>
   isOf({
@@ -57,9 +59,16 @@ const isCall = isOf({
 const isStep = isOf({ content: isText, calls: isListOf(isCall), reasoning: maybe(isText), thoughtMs: maybe(isNumber) });
 const isToken = (/** @type {any} */ token) =>
   Array.isArray(token) && isNumber(token[0]) && isNumber(token[1]) && isListOf(isListOf(isNumber))(token[2]);
+const isRequest = isOf({ model: maybe(isText) });
 const isTrace = isOf({
-  request: isObject,
+  request: isRequest,
+  begun: maybe(isText),
   journal: isOf({ choices: isListOf(isOf({ batches: isListOf(isListOf(isToken)) })) }),
+});
+const isCut = isOf({
+  request: isRequest,
+  begun: maybe(isText),
+  journal: isOf({ choices: isListOf(orNone(isOf({ batches: isListOf(Array.isArray) }))) }),
 });
 
 /** What a chat's entry has. @type {Shape} */
@@ -89,16 +98,23 @@ export const MESSAGE_OPTIONS = {
   thoughtMs: isNumber,
   finish: (value) => ["stop", "length", "stopped", "error"].includes(value),
   error: isOf({ message: isText, code: isText, until: maybe(isTime) }),
-  stats: isOf({ tokens: isNumber, perSecond: isNumber, firstMs: isNumber }),
+  stats: isOf({
+    tokens: isNumber,
+    perSecond: isNumber,
+    firstMs: isNumber,
+    prompt: orNone(isNumber),
+    cached: orNone(isNumber),
+    context: orNone(isNumber),
+  }),
   model: isText,
   dropped: isNumber,
-  words: isOf({ shown: isListOf(isNumber), texts: isObject }),
+  words: isOf({ shown: isListOf(isNumber), texts: (texts) => isObject(texts) && Object.values(texts).every(isText) }),
   trace: isTrace,
   toolCalls: isListOf(isOf({ id: isText, name: isText, arguments: isText })),
   steps: isListOf(isStep),
   budget: (value) => value === "turns" || value === "tokens",
   sources: isListOf(isSource),
-  cut: isOf({ request: isObject, journal: isObject }),
+  cut: isCut,
   upstream: isText,
 };
 

@@ -20,7 +20,19 @@ function shown(medium) {
     const name = t("Sound: {name}", { name: medium.name });
     return h("audio", { controls: true, preload: "metadata", src: urlOf(medium.blob), "aria-label": name });
   }
-  if (medium.kind === "file") return fileLink(medium);
+  // A question has no drawing, but one that a file of chats has could take minutes to draw.
+  if (medium.kind === "file" || medium.blob.type === "image/svg+xml") return fileLink(medium);
+  return pictureButton(medium);
+}
+
+/** Pictures that are known to cost little to draw; null: there are none. @param {Medium[]} media */
+export function pictureList(media) {
+  if (!media.length) return null;
+  return h("ul", { class: "media" }, ...media.map((medium) => h("li", {}, pictureButton(medium))));
+}
+
+/** @param {Medium} medium */
+function pictureButton(medium) {
   const open = () => showPicture(medium);
   const label = t("Show {name}", { name: medium.name });
   return h("button", { type: "button", class: "picture", "aria-label": label, on: { click: open } }, picture(medium));

@@ -22,6 +22,7 @@ def _byte_characters() -> list[str]:
 _CHARACTERS = _byte_characters()
 _TO_CHARACTERS = dict(enumerate(_CHARACTERS))  # a str.translate table for Latin-1 text
 _TO_BYTE = {c: b for b, c in enumerate(_CHARACTERS)}
+LONGEST_WRITTEN = 64  # characters of a token that are each written with the whole token
 
 
 class BPE:
@@ -73,7 +74,11 @@ class BPE:
             return text.replace("▁", " ").encode("utf-8", "replace")
         try:
             return bytes([_TO_BYTE[c] for c in text])
-        except KeyError:  # not a byte-level token: written as in llama.cpp
+        except (
+            KeyError
+        ):  # not a byte-level token: written as in llama.cpp, unless that grows with the square of its length
+            if len(text) > LONGEST_WRITTEN:
+                return text.encode("utf-8", "replace")
             return b"".join(
                 bytes([_TO_BYTE[c]]) if c in _TO_BYTE else f"[UNK_BYTE_0x{c.encode().hex()}{text}]".encode()
                 for c in text

@@ -5,6 +5,7 @@ import re
 from py_engine.text.tokenizers.bpe import BPE
 
 OPEN, CLOSE, UNKNOWN = "<dna>", "</dna>", "<oov>"
+SEQUENCE = re.compile(f"{OPEN}(.*?)({CLOSE}|\\Z)", re.DOTALL)
 SIZE = 6  # bases of a token; the last one is padded with A
 MARK = "\ue000"  # at the end of tokens of DNA, so that they differ from words of the same letters
 UPPER = {ord("a") + i: ord("A") + i for i in range(26)}
@@ -18,13 +19,13 @@ class HybridDNA(BPE):
         ids, out = self.vocab.ids, list[int]()
         if not {OPEN, CLOSE, UNKNOWN} <= ids.keys():
             return super().encode(text)
-        before, *parts = text.split(OPEN)
-        out += super().encode(before)
-        while parts:
-            sequence, closed, after = OPEN.join(parts).partition(CLOSE)
+        at = 0
+        for found in SEQUENCE.finditer(text):
+            sequence, closed = found.groups()
+            out += super().encode(text[at : found.start()])
             out += [ids[OPEN], *self._bases(sequence), *([ids[CLOSE]] if closed else [])]
-            after, *parts = after.split(OPEN)
-            out += super().encode(after)
+            at = found.end()
+        out += super().encode(text[at:])
         return out
 
     def _bases(self, sequence: str) -> list[int]:

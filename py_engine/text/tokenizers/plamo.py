@@ -36,8 +36,11 @@ class PLaMo:
             if kind == BYTE:
                 self.bytes[byte_of(text)] = i
             elif text:
-                self.tokens[text] = i, _steps(scores[i])
-                lengths.setdefault(text[0], set()).add(len(text))
+                score = _steps(scores[i])
+                self.tokens.pop(text, None)
+                if score > LEAST_SCORE:
+                    self.tokens[text] = i, score
+                    lengths.setdefault(text[0], set()).add(len(text))
         check_lengths(lengths.values())
         self.lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
         if any(bytes([value]) not in self.bytes for value in range(256)):
@@ -53,24 +56,25 @@ class PLaMo:
         n, tokens = len(text), self.tokens
         best = [0] * (n + 1)  # sum of the scores from a position on
         chosen: list[tuple[int, int | None]] = [(0, None)] * n  # length of the token there, its id; None: bytes
+        get = tokens.get
         for at in range(n - 1, -1, -1):
             most: int | None = None
             for length in self.lengths.get(text[at], ()):
-                token, score = tokens.get(text[at : at + length], (0, LEAST_SCORE))
-                # a shorter text at the end is another token's
-                if at + length <= n and score > LEAST_SCORE and (most is None or best[at + length] + score > most):
-                    most, chosen[at] = best[at + length] + score, (length, token)
+                end = at + length
+                found = get(text[at:end]) if end <= n else None
+                if found is not None and (most is None or best[end] + found[1] > most):
+                    most, chosen[at] = best[end] + found[1], (length, found[0])
             if most is None or best[at + 1] + UNKNOWN_SCORE > most:
                 most, chosen[at] = best[at + 1] + UNKNOWN_SCORE, (1, None)
             best[at] = most
         out: list[int] = []
         at = 0
         while at < n:
-            length, found = chosen[at]
-            if found is None:
+            length, token = chosen[at]
+            if token is None:
                 out += [self.bytes[bytes([value])] for value in text[at].encode()]
             else:
-                out.append(found)
+                out.append(token)
             at += length
         return out
 

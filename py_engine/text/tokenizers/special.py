@@ -112,6 +112,12 @@ class SpecialTokens:
                 start -= 1
         return start, end
 
+    def defined_in(self, text: str) -> frozenset[str]:
+        """The texts of the user-defined tokens that a text has anywhere, also within each other."""
+        starts = (match.start() for match in self._first.finditer(text)) if self._first and self._defined else ()
+        words = (text[start : start + length] for start in starts for length in self._lengths_at(text, start))
+        return frozenset(word for word in words if word in self._defined)
+
     def broken(self, text: str, also: frozenset[str]) -> str:
         """Break every control token in a text, and the user-defined ones of `also`, so that none is recognised.
 

@@ -13,9 +13,14 @@ from typing import Any
 from py_engine.errors import WispError
 from py_engine.text.tokenizers.spm import spaced_piece
 from py_engine.text.tokenizers.vocab import NORMAL, UNUSED, USER_DEFINED, Vocab, check_lengths, numbers
+from py_engine.text.tokenizers.word_cache import WordCache
 
-CACHE_WORDS = 50_000
 UNKNOWN_PENALTY = 10.0
+MAX_LENGTHS = 64  # as check_lengths() counts them: pieces have 16 characters at most, unless a training says otherwise
+MAX_PREFIX = 32  # bytes of what a table replaces: one that refers to itself has no end
+MAX_REPLACEMENT = 256  # bytes; those of NFKC have 33 at most
+MAX_GROWTH = 2  # times as many bytes, and LEAST_GROWTH: what would make a text longer is then no longer replaced
+LEAST_GROWTH = 10_000
 
 
 class UGM:
@@ -30,40 +35,30 @@ class UGM:
         self.add_space_prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", False))
         self.merge_spaces = bool(metadata.get("tokenizer.ggml.remove_extra_whitespaces", False))
         self.charsmap = CharsMap(bytes(int(n) & 0xFF for n in numbers(metadata, "precompiled_charsmap", 0)))
-        types, texts = vocab.types, vocab.texts
+        types = vocab.types
         self.scores: dict[str, float] = {}
         lengths: dict[str, set[int]] = {}  # first character -> lengths of the tokens that begin with it
         for text, i in vocab.ids.items():
             if text and types[i] in (NORMAL, USER_DEFINED, UNUSED):
                 self.scores[text] = 0.0 if types[i] == USER_DEFINED else scores[i]
                 lengths.setdefault(text[0], set()).add(len(text))
-        check_lengths(lengths.values())
+        check_lengths(lengths.values(), MAX_LENGTHS)
         self.lengths = {first: sorted(ns) for first, ns in lengths.items()}
         normal = [scores[i] for i, kind in enumerate(types) if kind == NORMAL]
         self.unknown_score = min(normal, default=0.0) - UNKNOWN_PENALTY
-        defined = sorted((t for i, t in enumerate(texts) if types[i] == USER_DEFINED and t), key=len, reverse=True)
-        self.defined = re.compile("(" + "|".join(map(re.escape, defined)) + ")") if defined else None
         separable = not any("▁" in t.lstrip("▁") for t in self.scores)
         self.words = re.compile("▁*[^▁]+|▁+" if separable else "(?s:.+)")
-        self.cache: dict[str, list[int]] = {}
+        self.cache = WordCache(self._best)
 
     def encode(self, text: str, first: bool = False) -> list[int]:
-        """Encode a text without special tokens."""
-        out: list[int] = []
-        cache = self.cache
-        if len(cache) > CACHE_WORDS:
-            cache.clear()
-        for word in self.words.findall(self._normalise(text)):
-            ids = cache.get(word)
-            if ids is None:
-                ids = cache[word] = self._best(word)
-            again = out and out[-1] == self.unknown == ids[0]  # adjacent unknown tokens are one
-            out += ids[1:] if again else ids
-        return out
+        """Encode a text without special and user-defined tokens. Adjacent unknown ones are one."""
+        ids = self.cache.encode(self.words.findall(self._normalise(text)))
+        if self.unknown not in ids:
+            return ids
+        return [id for id, before in zip(ids, [None, *ids], strict=False) if not id == before == self.unknown]
 
     def _normalise(self, text: str) -> str:
-        pieces = self.defined.split(text) if self.defined else [text]
-        text = "".join(p if i % 2 else self.charsmap.replace(p) for i, p in enumerate(pieces))
+        text = self.charsmap.replace(text)
         if self.merge_spaces:
             return "".join("▁" + word for word in text.split(" ") if word)
         at = len(text) - len(text.lstrip(" "))
@@ -74,22 +69,21 @@ class UGM:
     def _best(self, word: str) -> list[int]:
         """The best split's ids. Adjacent unknown characters are one token."""
         n, scores, lengths, unknown_score = len(word), self.scores, self.lengths, self.unknown_score
+        get = scores.get
         best = [0.0, *[float("-inf")] * n]
         start = [0] * (n + 1)
         known = [False] * (n + 1)
         for i, c in enumerate(word):
-            single = False
+            here = best[i]
             for length in lengths.get(c, ()):
                 end = i + length
                 if end > n:
                     break
-                score = scores.get(word[i:end])
-                if score is not None:
-                    single = single or length == 1
-                    if best[i] + score > best[end]:
-                        best[end], start[end], known[end] = best[i] + score, i, True
-            if not single and best[i] + unknown_score > best[i + 1]:
-                best[i + 1], start[i + 1], known[i + 1] = best[i] + unknown_score, i, False
+                score = get(word[i:end])
+                if score is not None and here + score > best[end]:
+                    best[end], start[end], known[end] = here + score, i, True
+            if c not in scores and here + unknown_score > best[i + 1]:
+                best[i + 1], start[i + 1], known[i + 1] = here + unknown_score, i, False
         out: list[int] = []
         end = n
         while end:
@@ -116,7 +110,6 @@ class CharsMap:
                 raise WispError("tokenizer.ggml.precompiled_charsmap is damaged.", "corrupt_header")
             self.units = struct.unpack_from(f"<{size // 4}I", blob, 4)
             self.texts = blob[4 + size :]
-        self.cache: dict[bytes, tuple[int, bytes]] = {}
 
     def replace(self, text: str) -> str:
         """Replace the longest matching prefix at every step."""
@@ -125,9 +118,12 @@ class CharsMap:
         data = text.encode()
         out: list[bytes] = []
         at = 0
+        left = MAX_GROWTH * len(data) + LEAST_GROWTH
         while at < len(data):
             length, replacement = self._longest(data, at)
-            if not length:
+            if len(replacement) > length:
+                left -= len(replacement)
+            if not length or left < 0:
                 length = 1
                 while at + length < len(data) and data[at + length] & 0xC0 == 0x80:
                     length += 1
@@ -140,7 +136,7 @@ class CharsMap:
         units = self.units
         found, length = -1, 0
         node = _offset(units[0])
-        for i in range(at, len(data)):
+        for i in range(at, min(len(data), at + MAX_PREFIX)):
             byte = data[i]
             node ^= byte
             if not byte or node >= len(units) or units[node] & 0x800000FF != byte:
@@ -151,8 +147,8 @@ class CharsMap:
                 found, length = units[node] & 0x7FFFFFFF, i + 1 - at
         if not length or found >= len(self.texts):
             return 0, b""
-        end = self.texts.find(b"\0", found)
-        return length, self.texts[found:end] if end >= 0 else b""
+        end = self.texts.find(b"\0", found, found + MAX_REPLACEMENT)
+        return (length, self.texts[found:end]) if end >= 0 else (0, b"")
 
 
 def _offset(unit: int) -> int:

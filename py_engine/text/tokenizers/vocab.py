@@ -8,6 +8,7 @@ from py_engine.errors import WispError
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # tokenizer.ggml.token_type
 
 MAX_LENGTH = 1024  # characters of a token
+LONG = 256  # characters that take twice as long to look for as one
 MAX_LENGTHS = 128  # of tokens with the same first characters: some tokenizers try each at each place of a text
 
 # Texts of tokens that are end-of-generation and control tokens, regardless of the metadata and of their type.
@@ -112,12 +113,14 @@ def numbers(metadata: dict[str, Any], name: str, count: int) -> list[float]:
     return given
 
 
-def check_lengths(found: Iterable[Collection[int]]) -> None:
-    """Refuse a vocabulary with too many lengths. `found`: the lengths, by the tokens' first characters."""
-    if any(len(lengths) > MAX_LENGTHS for lengths in found):
+def check_lengths(found: Iterable[Collection[int]], most: int = MAX_LENGTHS) -> None:
+    """Refuse a vocabulary with too many lengths. `found`: the lengths, by the tokens' first characters.
+
+    A length counts the more, the longer it takes to look for it.
+    """
+    if any(sum(1 + length // LONG for length in lengths) > most for lengths in found):
         raise WispError(
-            f"The vocabulary's tokens have more than {MAX_LENGTHS} lengths to try at a place of a text.",
-            "corrupt_header",
+            f"The vocabulary's tokens have more than {most} lengths to try at a place of a text.", "corrupt_header"
         )
 
 

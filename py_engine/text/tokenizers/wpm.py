@@ -12,6 +12,7 @@ _CJK = (
     (0xF900, 0xFAFF), (0x2F800, 0x2FA1F),
 )  # fmt: skip
 SPACES = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))))
+MAX_LENGTHS = 64  # as check_lengths() counts them
 _BREAK, _DROP, _SINGLE, _PART = range(4)
 
 
@@ -25,7 +26,7 @@ class WPM:
         lengths: dict[str, set[int]] = {}  # first character -> lengths of the tokens that begin with it
         for token in filter(None, vocab.texts):
             lengths.setdefault(token[0], set()).add(len(token))
-        check_lengths(lengths.values())
+        check_lengths(lengths.values(), MAX_LENGTHS)
         self.lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
         self.cache: dict[str, list[int]] = {}
 
