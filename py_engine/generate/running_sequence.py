@@ -43,7 +43,7 @@ class RunningSequence:
     position: int = 0  # of the newest token, after all submits
     ids: list[int] = field(default_factory=list)  # prompt and answer, as far as they were read
     submits: int = 0  # whose results were not read yet
-    turn: int = 0  # number of its latest submit
+    last_submit: int = 0  # its number, of all that the scheduler has submitted
     admitted: bool = False  # its prompt may be read (prompt_order.py)
     open_part: OpenPart | None = None  # of its prompt
     lets_pass_ms: float = PART_MS  # of younger prompts, which may be read before its next part

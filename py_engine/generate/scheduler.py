@@ -61,8 +61,8 @@ class Scheduler:
         self._in_flight: deque[ScheduledWork] = deque()
         self._joining = Joining(runner, self._sequences)
         self._prompt_ms = 0.0  # of slices of prompts that were submitted since the last steps of streams
-        self._turns = 0  # submits so far
-        self._first_turn = 0  # of the time slice
+        self._submits = 0  # submits so far
+        self._first_submit = 0  # of the time slice
         self._drafting = Drafts.NONE  # of the submits in flight
         self._drafted: list[RunningSequence] = []  # the sequences that draft
         self._catching_up = False  # the draft model reads a part of the prompt
@@ -143,7 +143,7 @@ class Scheduler:
 
         Nothing is in flight then; a part of a prompt may be open.
         """
-        self._first_turn = self._turns
+        self._first_submit = self._submits
         self._drafting, self._drafted = Drafts.NONE, []  # who held the device before has set other States
         while self._sequences:
             await self._submit_ahead()
@@ -169,7 +169,7 @@ class Scheduler:
     def _is_over(self) -> bool:
         """Whether the time slice is over when what was submitted has run."""
         ahead = sum(submit.ms for submit in self._in_flight)
-        return self._turns > self._first_turn and self._time_slices.expired(ahead / 1000)
+        return self._submits > self._first_submit and self._time_slices.expired(ahead / 1000)
 
     async def _read(self) -> None:
         """Read the oldest submit's results, and hand their tokens on."""
@@ -244,9 +244,9 @@ class Scheduler:
                 await self._joining.wait()
 
     def _add(self, submit: ScheduledWork) -> None:
-        self._turns += 1
+        self._submits += 1
         for sequence in submit.unit:
-            sequence.turn = self._turns
+            sequence.last_submit = self._submits
             sequence.submits += 1
         self._in_flight.append(submit)
 
@@ -254,12 +254,12 @@ class Scheduler:
         """The unit whose turn it is: a new prompt, unless streams would wait longer than PROMPTS_MS."""
         prompts = [unit[0] for unit in units if unit[0].prompting]
         decoding = [unit for unit in units if not unit[0].prompting]
-        first = min([[next_prompt(prompts)], *decoding] if prompts else decoding, key=_turn)
+        first = min([[next_prompt(prompts)], *decoding] if prompts else decoding, key=_last_submit)
         if first[0].prompting and decoding and self._prompt_ms:
             left = len(first[0].answer.ids) - len(first[0].cache.tokens)
             longest = SLICE_MS if self.runner.divides_prompts else PROMPTS_MS
             if self._prompt_ms + min(longest, part_ms(self.runner, left)) > PROMPTS_MS:
-                return min(decoding, key=_turn)
+                return min(decoding, key=_last_submit)
         return first
 
     def _ahead_ms(self, units: list[list[RunningSequence]]) -> float:
@@ -317,9 +317,9 @@ class Scheduler:
         steps = await decode_masked(self.runner, unit, BESIDE_PROMPT_MS if beside_prompt else MASKED_MS)
         self._totals.count(steps, len(unit))
         self._prompt_ms = 0.0
-        self._turns += 1
+        self._submits += 1
         for sequence in unit:
-            sequence.turn = self._turns
+            sequence.last_submit = self._submits
 
     def _submit_prompt(self, sequence: RunningSequence, units: list[list[RunningSequence]]) -> ScheduledWork | None:
         """Submit the next slice of a prompt. None: pages are lacking."""
@@ -365,7 +365,7 @@ class Scheduler:
         if n_model_draft and self._drafter is not None:
             self._catching_up = not self._caught_up(unit, DRAFT_PART_MS)
             if self._catching_up:
-                self._turns += 1  # the time slice may end after this part
+                self._submits += 1  # the time slice may end after this part
                 return False
             self._drafter.start([sequence.row for sequence in unit])
         elif drafting:
@@ -395,6 +395,6 @@ class Scheduler:
         return submit
 
 
-def _turn(unit: list[RunningSequence]) -> int:
+def _last_submit(unit: list[RunningSequence]) -> int:
     """The number of the latest submit of the sequence that waits longest."""
-    return min(sequence.turn for sequence in unit)
+    return min(sequence.last_submit for sequence in unit)
