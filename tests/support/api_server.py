@@ -10,6 +10,7 @@ from typing import Any
 import openai
 from websockets.sync.client import ClientConnection, connect
 
+from tests.support.served_api import served_api
 from tests.support.waiting import HANG_S, wait_for
 from tools.api import ApiServer
 
@@ -20,14 +21,9 @@ CHAT: dict[str, Any] = {"model": "x", "messages": [{"role": "user", "content": "
 def serving(folder: Path) -> Iterator[ApiServer]:
     """A server of a folder with a page."""
     (folder / "index.html").write_text("<!doctype html>")
-    running = ApiServer(folder, 0)
-    running.tab_s, running.request_s, running.body_limit = 0.5, HANG_S, 10_000
-    running.start()
-    try:
+    with served_api(folder) as running:
+        running.tab_s, running.request_s, running.body_limit = 0.5, HANG_S, 10_000
         yield running
-    finally:
-        running.shutdown()
-        running.server_close()
 
 
 @contextmanager
