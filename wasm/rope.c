@@ -76,6 +76,14 @@ void rope_work(const rope_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   }
 }
 
+// The scaled sines and cosines of `pairs` pairs at a position.
+static void angles(const u32 *freqs, u32 pairs, u32 at, f32 scale, f32 *sine, f32 *cosine) {
+  for (u32 i = 0; i < pairs; i++) {
+    sine_cosine(at * freqs[i], sine + i, cosine + i);
+    sine[i] *= scale, cosine[i] *= scale;
+  }
+}
+
 // Rotate `dim` values by pairs, which become neighbours.
 static void rotate_pairs(const f32 *x, f32 *y, u32 dim, u32 neox, const f32 *cosine, const f32 *sine) {
   for (u32 i = 0; i < dim / 2; i++) {
@@ -91,10 +99,7 @@ void latent_append_work(const latent_append_call *r, u32 chunk, u32 chunks, u8 *
   f32 *cosine = (f32 *)scratch, *sine = cosine + half, *key = sine + half;
   EACH_ROW(m, batch_size(r->state)) {
     const u32 pos = position(r->state, r->per_token, m), offset = pos - segment(r->state, r->segments, m).first;
-    for (u32 i = 0; i < half; i++) {
-      sine_cosine(offset * freqs[i], sine + i, cosine + i);
-      sine[i] *= r->scale, cosine[i] *= r->scale;
-    }
+    angles(freqs, half, offset, r->scale, sine, cosine);
     for (u32 h = 0; h < r->heads; h++)
       rotate_pairs(ROW(r->q, r->q_stride, m) + h * (r->nope + r->rope) + r->nope,
                    ROW(r->y, r->y_stride, m) + h * width, r->rope, r->neox, cosine, sine);
@@ -180,10 +185,7 @@ void index_append_work(const index_append_call *r, u32 chunk, u32 chunks, u8 *sc
   f32 *cosine = (f32 *)scratch, *sine = cosine + half_dim, *key = sine + half_dim;
   EACH_ROW(m, batch_size(r->state)) {
     const u32 pos = position(r->state, r->per_token, m), offset = pos - segment(r->state, r->segments, m).first;
-    for (u32 i = 0; i < half_dim; i++) {
-      sine_cosine(offset * freqs[i], sine + i, cosine + i);
-      sine[i] *= r->scale, cosine[i] *= r->scale;
-    }
+    angles(freqs, half_dim, offset, r->scale, sine, cosine);
     f32 *q = ROW(r->y, r->y_stride, m);
     if (r->raw)
       for (u32 h = 0; h < r->heads; h++) norm_row(q + h * r->size, size, AT(f32, r->norm), r->eps);
@@ -216,10 +218,7 @@ void index_join_raw_work(const index_join_raw_call *r, u32 chunk, u32 chunks, u8
     const u32 pos = position(r->state, r->per_token, m), seq = sequence(r->state, r->per_token, m);
     const u32 count = pos + 1 - segment(r->state, r->segments, m).first;
     if (count % r->pool) continue;
-    for (u32 i = 0; i < half_dim; i++) {
-      sine_cosine((count - r->pool) * freqs[i], sine + i, cosine + i);
-      sine[i] *= r->scale, cosine[i] *= r->scale;
-    }
+    angles(freqs, half_dim, count - r->pool, r->scale, sine, cosine);
     f32 *key = ROW(r->k, r->row, cache_row(r->state, r->table, r->pages, r->page, seq, pos)) + size;
     memset(key, 0, 4 * size);
     for (u32 i = 0; i < r->pool; i++) {
