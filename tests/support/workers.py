@@ -3,8 +3,9 @@
 On software GPUs most of the time goes into compiling shaders, and a GPU process compiles one at a time. So each worker
 has a browser of its own per adapter. Mesa's shader cache is shared.
 
-A test of a page waits for a third to half of its time: for the network, a timer, or the next process. With as many
-workers as the two cores that continuous integration has, a core would be idle then, and with three at times.
+A test of a page waits for a third to half of its time: for the network, a timer, or the next process. Tests of kernels
+and engines compute all the time. So where the tests of browsers begin, a third of the workers take those that compute,
+and the others those of pages: together they leave neither of the two cores of continuous integration idle.
 """
 
 from __future__ import annotations
@@ -12,20 +13,22 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tools import dist
 from tools.paths import cache_dir
 
-WORKERS = 4
+WORKERS = 5
 WORKER_GB = 2.5  # of memory: a worker's Python, its two browsers, and what a test opens
 ONE_BROWSER = ("lavapipe-wide", "lavapipe-optimized", "-cpu]")  # in the names of tests of engines
 SWIFTSHADER = ("tests/engine/test_upload.py", "tests/engine/test_inspection.py")
+COMPUTING = ("tests/engine/", "tests/kernels/")
 VARIANT = ": f"  # a kernel variant's name: "lavapipe: f16 subgroups"
 # Numpy's small products take four times as long with threads, which wait for each other where cores are busy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -120,11 +123,28 @@ def scope(nodeid: str) -> str:
     return nodeid if file.startswith("tests/unit/test_style.py") else file
 
 
+def next_scope(queue: Mapping[str, Mapping[str, bool]], worker: int, workers: int) -> str:
+    """Return the scope that a worker takes next. `queue`: scopes with their tests, in the order of collection.
+
+    A third of the workers take the first scope that computes, once no test is left that must run before Playwright
+    starts (conftest.py): the unit tests are the last of these. Otherwise it is the first scope.
+    """
+    first = {name: next(iter(tests)) for name, tests in queue.items()}
+    if worker < (workers + 1) // 3 and not any(test.startswith("tests/unit/") for test in first.values()):
+        return next((name for name, test in first.items() if test.startswith(COMPUTING)), next(iter(first)))
+    return next(iter(first))
+
+
 class Scheduler(LoadScopeScheduling):
-    """Gives each worker that is free the next scope, in the order of collection."""
+    """Gives each worker that is free its next scope."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        worker = int(node.gateway.id.removeprefix("gw"))
+        self.workqueue.move_to_end(next_scope(self.workqueue, worker, self.numnodes), last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduler:
