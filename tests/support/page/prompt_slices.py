@@ -17,7 +17,7 @@ async def texts(engine: Engine) -> dict[str, Any]:
     runner: Any = engine.runner
     prompts = [[5, 9, 13], [40, 7, 3, 11], [7 * i % 250 for i in range(120)], [11 * i % 250 for i in range(90)]]
     prompts.append([21, 8, 2])
-    counts = [220, 220, 4, 4, 80]
+    counts = [110, 110, 4, 4, 60]
     sampling = Sampling(temperature=1.2, seed=3, logprobs=1)
     submit_slice, slices = runner._submit_slice, 0
 
