@@ -29,6 +29,10 @@ WORKER_GB = 2.5  # of memory: a worker's Python, its two browsers, and what a te
 ONE_BROWSER = ("lavapipe-wide", "lavapipe-optimized", "-cpu]")  # in the names of tests of engines
 SWIFTSHADER = ("tests/engine/test_upload.py", "tests/engine/test_inspection.py")
 COMPUTING = ("tests/engine/", "tests/kernels/")
+# Files of kernels' tests whose functions share pipelines: to compile them in each worker takes more than the tests do.
+ONE_COMPILE = tuple(
+    f"tests/kernels/test_{name}.py" for name in ("draft_kernels", "expert_adapters", "experts", "sampling")
+)
 VARIANT = ": f"  # a kernel variant's name: "lavapipe: f16 subgroups"
 # Numpy's small products take four times as long with threads, which wait for each other where cores are busy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -103,7 +107,8 @@ def pytest_xdist_setupnodes() -> None:
 def scope(nodeid: str) -> str:
     """Return the name of the tests that one worker runs in a row, because they share fixtures or pipelines.
 
-    These are a file's tests. Kernels' tests share the pipelines of a test function, in one variant where it names one.
+    These are a file's tests. Kernels' tests share the pipelines of a test function, in one variant where it names one,
+    but those of ONE_COMPILE the pipelines of a file.
     Engines share nothing, nor do checkers. Files of the Python package share a Python. Models on an adapter that few
     use share its browser (ONE_BROWSER), and so do the tests of SWIFTSHADER: starting another one with an engine takes
     five seconds. Tests of the build share dist/, which they write. Those of `dev` write a copy, and run late, because
@@ -116,7 +121,7 @@ def scope(nodeid: str) -> str:
         return "tests/build"
     if file.startswith("tests/e2e/python_package/"):
         return "tests/e2e/python_package"
-    if file.startswith("tests/kernels/"):
+    if file.startswith("tests/kernels/") and file not in ONE_COMPILE:
         function, _, parameters = name.partition("[")
         first = parameters.partition("-")[0]
         return f"{file}::{function}[{first}" if VARIANT in first else f"{file}::{function}"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.workers import next_scope
+from tests.support.workers import ONE_COMPILE, next_scope, scope
+from tools.paths import ROOT
 
 UNIT, PAGE, ENGINE, KERNEL = (
     f"tests/{name}.py::test" for name in ("unit/test_a", "e2e/test_b", "engine/test_c", "kernels/test_d")
@@ -29,3 +30,14 @@ def test_a_worker_takes_the_other_kind_where_its_own_is_done() -> None:
 def test_a_scope_is_of_the_kind_of_its_tests_whatever_its_name() -> None:
     """Models on an adapter that few use are in a scope with the adapter's name."""
     assert next_scope({"page": {PAGE: False}, "lavapipe-wide": {ENGINE: False}}, 0, 4) == "lavapipe-wide"
+
+
+def test_kernels_are_compiled_once_where_functions_share_them() -> None:
+    of_variants = {
+        scope(f"tests/kernels/test_wkv.py::test_a[{name}-1]") for name in ("lavapipe: f16", "swiftshader: f32")
+    }
+    assert len(of_variants) == 2
+    assert scope("tests/kernels/test_wkv.py::test_a[3]") != scope("tests/kernels/test_wkv.py::test_b[3]")
+    for file in ONE_COMPILE:
+        assert (ROOT / file).exists()
+        assert scope(f"{file}::test_a[swiftshader: f32-1]") == scope(f"{file}::test_b") == file
