@@ -23,21 +23,27 @@ expect.set_options(timeout=1000 * HANG_S)
 BROWSER_FIXTURES = {"playwright_run", "chromium"}
 BROWSERS = pytest.StashKey[browsers.Browsers]()
 KERNELS = "kernels"
+LONG = ("faults", "fuzz")  # folders whose tests take up to a minute each: at the end, a worker would run one alone
 CHECKERS = "test_style.py"  # they take up to a minute each: at the end, a worker would run several while others idle
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what drives a browser, and run its files late: once Playwright has started, no other event loop may run.
 
-    The checkers come first, and kernels' tests last: their scopes (tests/support/workers.py) are the smallest, so that
-    all workers end at about the same time.
+    The checkers come first, then the longest tests. Kernels' tests come last: their scopes (tests/support/workers.py)
+    are the smallest, so that all workers end at about the same time.
     """
     late = set()
     for item in items:
         if BROWSER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.browser)
             late.add(item.path)
-    items.sort(key=lambda item: (item.path.name != CHECKERS, item.path in late, item.path.parent.name == KERNELS))
+
+    def place(item: pytest.Item) -> tuple[bool, ...]:
+        folder = item.path.parent.name
+        return item.path.name != CHECKERS, item.path in late, folder == KERNELS, folder not in LONG
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")
