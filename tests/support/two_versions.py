@@ -31,8 +31,15 @@ def version(dist: Path, site: Path, name: str) -> Path:
 
 
 def publish(newer: Path, site: Path) -> None:
-    """Replace a site by another version, as a host does: files that the new one lacks are removed."""
+    """Replace a site by another version, as a host does: files that the new one lacks are removed.
+
+    The service worker is replaced last and at once. A page that has just started looks for a newer one by itself, which
+    would cache the files of both versions.
+    """
     for path in site.rglob("*"):
         if path.is_file() and not (newer / path.relative_to(site)).exists():
             path.unlink()
-    shutil.copytree(newer, site, dirs_exist_ok=True, copy_function=shutil.copyfile)
+    worker = site / "sw.js"
+    files = shutil.ignore_patterns(worker.name)
+    shutil.copytree(newer, site, dirs_exist_ok=True, copy_function=shutil.copyfile, ignore=files)
+    shutil.copyfile(newer / worker.name, site / "newer").replace(worker)
