@@ -93,6 +93,13 @@ _AROUND = {
         tile="<|img_row_{row}_col_{column}|>",
         before_overview=("<|img_thumbnail|>",),
     ),
+    "step3vl": _Around(
+        before_tile=("<patch_start>",),
+        after_tile=("<patch_end>",),
+        after_row=("<patch_newline>",),
+        before_overview=("<im_start>",),
+        after_overview=("<im_end>",),
+    ),
     "resampler": _MINICPM,
     "minicpmv4_6": _MINICPM,
     "voxtral": _Around("[BEGIN_AUDIO]"),

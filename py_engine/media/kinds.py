@@ -10,7 +10,7 @@ VISION_TYPES = (
     "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv", "adapter",
     "youtuvl", "yasa2", "deepseekocr", "deepseekocr2", "granite4_vision", "cogvlm", "ling3vl", "nemotron_v2_vl",
     "llama4", "kimik25", "exaone4_5", "glm5v", "mimovl", "minimax_m3",
-    "muse-glimmer", "cohere2v",
+    "muse-glimmer", "cohere2v", "step3vl",
 )  # fmt: skip
 AUDIO_TYPES = (
     "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
@@ -28,6 +28,9 @@ SAM_PATCH, SAM_MERGE = 16, 4  # pixels of a patch's side, patches of a token's
 CONVNEXT_SIDE = 8  # tokens along a side of yasa2's pictures, whatever their size
 WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "meralion")  # types that have Whisper's encoder
 
+FINE = ("step3vl",)  # types whose resized pixels are no bytes
+STEP_TILE = 504  # pixels of a side of step3vl's tiles
+STEP_LONGEST = 3024  # pixels of the longest side of a picture of step3vl, if the file does not say it
 LLAVA = ("mlp", "ldp", "ldpv2")  # types that have LLaVA's encoder, without its last block
 IN_TILES = (*LLAVA, "cogvlm")  # types whose files may list canvases to cut tiles from
 MOBILE_VLM = ("ldp", "ldpv2")  # types whose tokens are squares of four patches, made by convolutions
@@ -68,7 +71,7 @@ SIZED_BY_FILE = (
     "mimovl",
 )
 DEFAULT_MERGE = {
-    **{"gemma3": 4, "gemma4v": 3, "gemma4uv": 3, "minicpmv4_6": 4},
+    **{"gemma3": 4, "gemma4v": 3, "gemma4uv": 3, "minicpmv4_6": 4, "step3vl": 4},
     **dict.fromkeys((*MROPE, *IN_FOURS, "dots_ocr", "kimivl", "adapter", "youtuvl"), 2),
 }
 MERGE_KEYS = {
@@ -76,7 +79,7 @@ MERGE_KEYS = {
         ("idefics3", "gemma3", "gemma4v", "gemma4uv", "internvl", "lfm2", "dots_ocr", "kimivl", "minicpmv4_6"),
         "projector.scale_factor",
     ),
-    **dict.fromkeys(("kimik25", "llama4", "nemotron_v2_vl", "cohere2v"), "projector.scale_factor"),
+    **dict.fromkeys(("kimik25", "llama4", "nemotron_v2_vl", "cohere2v", "step3vl"), "projector.scale_factor"),
     **dict.fromkeys(
         ("pixtral", "lightonocr", "glm4v", "hunyuanvl", "youtuvl", *IN_FOURS, *QWEN_VL), "spatial_merge_size"
     ),
@@ -97,6 +100,7 @@ FILTERS = {
     "lfm2": BILINEAR,
     "phi4": BILINEAR,
     "youtuvl": BILINEAR,
+    "step3vl": BILINEAR,
     "idefics3": LANCZOS,
     "hunyuanvl": LANCZOS,
     "muse-glimmer": LANCZOS,
@@ -116,7 +120,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(SAM_TILES, ("mm.model.fc.weight", 1)),
     "granite4_vision": ("v.proj_blk.0.linear.weight", 1),
     **dict.fromkeys(("glm4v", "glm5v", "minicpmv4_6", "cogvlm"), ("mm.down.weight", 1)),
-    **dict.fromkeys(("idefics3", "llama4"), ("mm.model.fc.weight", 1)),
+    **dict.fromkeys(("idefics3", "llama4", "step3vl"), ("mm.model.fc.weight", 1)),
     "minimax_m3": ("mm.merger.fc2.weight", 1),
     "gemma3": ("mm.input_projection.weight", 0),
     **dict.fromkeys(("gemma4v", "gemma4uv", "gemma3nv"), ("mm.input_projection.weight", 1)),

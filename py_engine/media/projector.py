@@ -33,6 +33,8 @@ from py_engine.media.kinds import (
     SAM_TILES,
     SIZED_BY_FILE,
     STACKED,
+    STEP_LONGEST,
+    STEP_TILE,
     TOKEN_LIMITS,
     TOKEN_SAMPLES,
     UNHEARD,
@@ -138,6 +140,12 @@ def _vision(reader: Reader) -> Vision:
         raise reader.bad_value(MERGE_KEYS[type], "2 or 4")
     if type in IN_FOURS and merge != 2:
         raise reader.bad_value(MERGE_KEYS[type], "2")
+    if type == "step3vl":
+        if merge != 4:
+            raise reader.bad_value(MERGE_KEYS[type], "4")
+        if size % (4 * patch) or STEP_TILE % (4 * patch):
+            raise reader.bad_value("patch_size", f"a quarter of a divisor of {size} and {STEP_TILE} pixels")
+        low, high = (side**2 for side in sorted((size, STEP_TILE)))
     if type == "youtuvl" and (merge != 2 or patch % 8):
         raise reader.bad_value("patch_size", "a multiple of 8, with squares of 2 x 2 patches")
     low, high = (tokens * (patch * merge) ** 2 for tokens in TOKEN_LIMITS.get(type, (0, 0)))
@@ -189,6 +197,8 @@ def _longest_edge(reader: Reader, type: str, size: int) -> int:
     """The longest side of resized pictures; 0: the picture's own. Older files of idefics3 lack it."""
     if type == "idefics3" and reader.get("preproc_image_size", 0) == 0:
         return 0
+    if type == "step3vl":
+        return reader.count("preproc_image_size", STEP_LONGEST) if reader.get("preproc_image_size") else STEP_LONGEST
     return reader.count("preproc_image_size", size) if type in ("idefics3", "lightonocr") else 0
 
 

@@ -108,7 +108,22 @@ def follow(plan: Recipe, rgb: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]
             resized = resized.resize(size, RESAMPLE[canvas.filter])
         made.append(Image.new("RGB", canvas.canvas, canvas.colour))
         made[-1].paste(resized, canvas.at)
-    return [np.array(made[c.source].crop((*c.at, c.at[0] + c.size[0], c.at[1] + c.size[1]))) for c in plan.cuts]
+    cuts = [np.array(made[c.source].crop((*c.at, c.at[0] + c.size[0], c.at[1] + c.size[1]))) for c in plan.cuts]
+    return [_resized_finely(each, cut.fine) if cut.fine else each for each, cut in zip(cuts, plan.cuts, strict=True)]
+
+
+def _resized_finely(rgb: np.ndarray[Any, Any], size: tuple[int, int]) -> np.ndarray[Any, Any]:
+    """Linear between neighbouring pixels, as llama.cpp places them in float32: whole values, below them 256ths."""
+    values = rgb.astype(np.float64)
+    for axis, target in ((1, size[0]), (0, size[1])):
+        source = rgb.shape[axis]
+        at = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * np.float32(source / target) - np.float32(0.5)
+        before = np.floor(at).astype(int)
+        part = (at - before).astype(np.float64).reshape((-1, 1) if axis else (-1, 1, 1))
+        first, second = (np.take(values, (before + i).clip(0, source - 1), axis) for i in (0, 1))
+        values = first + (second - first) * part
+    fine = np.floor(values * 256 + 0.5).astype(np.uint16)
+    return np.concatenate([fine >> 8, fine & 255]).astype(np.uint8)
 
 
 def sha256(data: bytes) -> str:

@@ -62,11 +62,22 @@ def test_recipes_are_followed_as_with_pillow(evaluate: Evaluate) -> None:
         ("mlp.grid", "large"),
         ("gemma3", "dot"),
         ("lfm2", "huge"),
+        ("step3vl", "wide"),
+        ("step3vl", "large"),
     ):
         vision, rgb = golden(name).projector.vision, pixels(f"{file}.png")
         assert vision is not None
         cases.append((rgb, recipe(vision, (rgb.shape[1], rgb.shape[0]))))
     assert_pixels_are_pillows(evaluate, cases)
+
+
+def test_pixels_between_others_are_no_bytes(evaluate: Evaluate) -> None:
+    """Of Step3-VL: the middle of two pixels, in 256ths; at the picture's edge, the pixel there."""
+    plan = Recipe((), (Cut(0, (0, 0), (2, 1), fine=(3, 1)),))
+    rgb = np.array([[[0, 10, 255], [5, 11, 0]]], np.uint8)
+    assert_pixels_are_pillows(evaluate, [(rgb, plan)])
+    (found,) = follow(plan, rgb)
+    assert found.tolist() == [[[0, 10, 255], [2, 10, 127], [5, 11, 0]], [[0, 0, 0], [128, 128, 128], [0, 0, 0]]]
 
 
 def test_the_resampler_is_compiled_from_its_source() -> None:

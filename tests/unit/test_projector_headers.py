@@ -118,6 +118,28 @@ def test_bad_headers_of_youtu_vl_are_refused(metadata: dict[str, Any], without: 
 
 
 @pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.vision.projector.scale_factor": 2}, "none", "corrupt_header"),
+        ({"clip.vision.image_size": 147}, "none", "corrupt_header"),  # seven patches
+        ({"clip.vision.patch_size": 24, "clip.vision.image_size": 192}, "none", "corrupt_header"),  # for tiles
+        ({"clip.vision.preproc_image_size": -1}, "none", "corrupt_header"),
+        ({}, "v.position_embd.weight", "missing_tensor"),
+        ({}, "mm.1.weight", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_step3_vl_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("step3vl", metadata, without) == code
+
+
+@pytest.mark.parametrize("size", [0, None])
+def test_step3_vls_pictures_have_a_longest_side_without_the_key(size: int | None) -> None:
+    header = header_of(VISION / "step3vl.mmproj.gguf")
+    other = replace(header, metadata=header.metadata | {"clip.vision.preproc_image_size": size})
+    assert Projector.from_gguf(other).need_vision().longest_edge == 3024
+
+
+@pytest.mark.parametrize(
     "without", ["mm.a.norm_pre.weight", "mm.a.mlp.0.weight", "mm.a.mlp.1.bias", "mm.a.mlp.2.weight"]
 )
 def test_bad_headers_of_meralion_are_refused(without: str) -> None:

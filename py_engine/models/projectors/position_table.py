@@ -13,7 +13,7 @@ KERNELS: dict[str, Kernel] = {
     **dict.fromkeys(("glm4v", "glm5v", "kimik25"), "cubic"),
     "hunyuanvl": "offset",
     "muse-glimmer": "linear",
-    **dict.fromkeys(("lfm2", "paddleocr", "kimivl", "phi4"), "antialiased"),
+    **dict.fromkeys(("lfm2", "paddleocr", "kimivl", "phi4", "step3vl"), "antialiased"),
 }
 TAPS: dict[Kernel, int] = {"aligned": 4, "cubic": 16, "linear": 4, "offset": 4}
 TWO_TABLES = ("gemma4v", "gemma4uv")  # of columns, and of rows

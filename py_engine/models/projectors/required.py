@@ -31,6 +31,7 @@ NEEDED: dict[str, str] = {
     "v.sam.blk.N.mlp.lin1.bias v.sam.blk.N.post_ln.bias v.sam.blk.N.pre_ln.bias": "deepseekocr deepseekocr2",
     "v.sam.neck.1.bias v.sam.neck.3.bias": "deepseekocr deepseekocr2",
     "v.token_embd.img_break": "pixtral",
+    "v.position_embd.weight": "step3vl",
     "v.vit_merger.ds_ln.bias v.vit_merger.ln1.bias": "minicpmv4_6",
     "v.proj_blk.N.cross_attn_norm.bias v.proj_blk.N.self_attn_norm.bias v.proj_blk.N.ffn_norm.bias "
     "v.proj_blk.N.ffn_up.bias v.proj_blk.N.norm.bias v.proj_blk.N.post_norm.bias": "granite4_vision",

@@ -29,7 +29,8 @@ LIMITS = {
 }  # larger ones are damage
 WINDOW = 112  # pixels of a window's side in qwen2.5vl
 MAX_WINDOW = 4096  # pixels
-SQUARE_TABLES = ("kimik25", "ling3vl", "glm5v", "muse-glimmer")  # types whose tables of positions are resized
+# Types whose tables of positions are resized.
+SQUARE_TABLES = ("kimik25", "ling3vl", "glm5v", "muse-glimmer", "step3vl")
 WITH_CLASS = ("llama4", "nemotron_v2_vl")  # types that cannot do without class tokens
 MUSE_PERIOD = 4  # of muse-glimmer's blocks, the last of so many attends to the whole picture
 LFM2_TILE = 512  # pixels of a side
@@ -94,6 +95,11 @@ class Tower:
     def features_width(self) -> int:
         """Values of a row that LLaVA's projector reads."""
         return self.embedding_length * max(1, len(self.features))
+
+    @property
+    def square(self) -> int:
+        """Patches along a side of the squares whose rows follow each other."""
+        return 1 if self.kind == "step3vl" else self.merge
 
     @property
     def prefix(self) -> str:

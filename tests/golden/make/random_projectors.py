@@ -161,6 +161,24 @@ def cohere2v(file: GgufFile, c: Settings) -> None:
     linear(file, "mm.2", c["out"], c["hidden"], gain=1.4)
 
 
+def step3vl(file: GgufFile, c: Settings) -> None:
+    """Rotation by column and row besides a table; two convolutions that halve a picture's sides."""
+    more = {"projector.scale_factor": 4, "preproc_image_size": c["longest"]}
+    vision_keys(file, c, CLIP, **more)
+    n, mid, last = c["n_embd"], c["hidden"], c["hidden"] + 16
+    patches(file, c)
+    table(file, c["table"] ** 2, n)
+    file.norm("v.pre_ln", n, bias=True)
+    for i in range(c["n_layer"]):
+        block(file, c, i, fused=True, norm_bias=True)
+        for name in ("ls1", "ls2"):
+            file.vector(f"v.blk.{i}.{name}.weight", n, mean=0.8, std=0.2)
+    for name, out, cols in (("mm.0", mid, n), ("mm.1", last, mid)):
+        file.matrix(f"{name}.weight", out, cols, 3, 3, std=0.4 / np.sqrt(cols))
+        file.vector(f"{name}.bias", out, std=0.1)
+    linear(file, "mm.model.fc", c["out"], last, bias=False, gain=1.4)
+
+
 def kimik25(file: GgufFile, c: Settings) -> None:
     """Kimi-VL's encoder with a table of positions in three dimensions."""
     vision_keys(file, c, HALF, **{"projector.scale_factor": 2}, **(limits(c) if "tokens" in c else {}))
@@ -276,6 +294,7 @@ TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "nemotron_v2_vl": nemotron_v2_vl,
     "llama4": llama4,
     "cohere2v": cohere2v,
+    "step3vl": step3vl,
     "kimik25": kimik25,
     "exaone4_5": exaone4_5,
     "glm5v": glm5v,
@@ -290,7 +309,7 @@ TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
 OUTPUTS = {
     **dict.fromkeys(("ling3vl", "kimik25", "exaone4_5", "mimovl", "muse-glimmer", "mlp", "cohere2v"), "mm.2.weight"),
     "nemotron_v2_vl": "mm.model.mlp.3.weight",
-    "llama4": "mm.model.fc.weight",
+    **dict.fromkeys(("llama4", "step3vl"), "mm.model.fc.weight"),
     "gemma3": "mm.input_projection.weight",
     "glm5v": "mm.down.weight",
     "minimax_m3": "mm.merger.fc2.weight",
