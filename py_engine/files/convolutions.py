@@ -8,11 +8,14 @@ from math import prod
 from py_engine.files.gguf_header import Header, TensorInfo
 
 PROJECTOR = "clip"  # the architecture of projectors
+EXPERTS = "_exps.weight"  # the end of names of matrices of a mixture, which are read as a text model's
 TABLES = (".proj_query", ".query", ".img_pos")  # ends of names
 
 
 def flattened(header: Header) -> Header:
-    """The header with every tensor of at most two dimensions: records are then cut between rows of the matrices.
+    """The header with every tensor of at most two dimensions, but those of experts.
+
+    Records are then cut between rows of the matrices.
 
     The bytes are the same. A kernel becomes (outputs, everything else), a table of positions or queries
     (everything else, width).
@@ -23,7 +26,7 @@ def flattened(header: Header) -> Header:
 
 
 def _flat(info: TensorInfo) -> TensorInfo:
-    if len(info.shape) <= 2:
+    if len(info.shape) <= 2 or info.name.endswith(EXPERTS):
         return info
     *inner, rows = info.shape
     if "position_embd" in info.name or "sam.pos_embd" in info.name or info.name.endswith(TABLES):

@@ -10,11 +10,11 @@ VISION_TYPES = (
     "janus_pro", "phi4", "minicpmv4_6", "hunyuanvl", "gemma4uv", "gemma3nv", "adapter",
     "youtuvl", "yasa2", "deepseekocr", "deepseekocr2", "granite4_vision", "cogvlm", "ling3vl", "nemotron_v2_vl",
     "llama4", "kimik25", "exaone4_5", "glm5v", "mimovl", "minimax_m3",
-    "muse-glimmer", "cohere2v", "step3vl",
+    "muse-glimmer", "cohere2v", "step3vl", "dots3note_v",
 )  # fmt: skip
 AUDIO_TYPES = (
     "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
-    "granite_speech", "meralion", "parakeet",
+    "granite_speech", "meralion", "parakeet", "dots3note_a",
 )  # fmt: skip
 # Encoders of sound that Wisp does not have, beside encoders of pictures that it has: such a model sees only.
 UNHEARD = ("mimo_audio",)
@@ -64,6 +64,7 @@ SIZED_BY_FILE = (
     "hunyuanvl",
     "paddleocr",
     "dots_ocr",
+    "dots3note_v",
     "phi4",
     "kimik25",
     "exaone4_5",
@@ -72,7 +73,7 @@ SIZED_BY_FILE = (
 )
 DEFAULT_MERGE = {
     **{"gemma3": 4, "gemma4v": 3, "gemma4uv": 3, "minicpmv4_6": 4, "step3vl": 4},
-    **dict.fromkeys((*MROPE, *IN_FOURS, "dots_ocr", "kimivl", "adapter", "youtuvl"), 2),
+    **dict.fromkeys((*MROPE, *IN_FOURS, "dots_ocr", "dots3note_v", "kimivl", "adapter", "youtuvl"), 2),
 }
 MERGE_KEYS = {
     **dict.fromkeys(
@@ -81,9 +82,11 @@ MERGE_KEYS = {
     ),
     **dict.fromkeys(("kimik25", "llama4", "nemotron_v2_vl", "cohere2v", "step3vl"), "projector.scale_factor"),
     **dict.fromkeys(
-        ("pixtral", "lightonocr", "glm4v", "hunyuanvl", "youtuvl", *IN_FOURS, *QWEN_VL), "spatial_merge_size"
+        ("pixtral", "lightonocr", "glm4v", "hunyuanvl", "youtuvl", "dots3note_v", *IN_FOURS, *QWEN_VL),
+        "spatial_merge_size",
     ),
 }
+DOTS = ("dots_ocr", "dots3note_v")
 GROUPED = ("exaone4_5", "mimovl")  # types that have fewer heads of keys than of queries
 RATE = 16000  # samples of sound a second
 POOLED = ("qwen2a", "voxtral", "musicflamingo")  # types that average two frames after Whisper's blocks
@@ -113,6 +116,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
         ("mm.2.weight", 1),
     ),
     **dict.fromkeys(("kimik25", "ling3vl", "exaone4_5", "mimovl", "muse-glimmer", "cohere2v"), ("mm.2.weight", 1)),
+    "dots3note_v": ("mm.2.weight", 1),
     "yasa2": ("mm.2.weight", 1),
     "janus_pro": ("mm.1.weight", 1),
     "adapter": ("adapter.linear.dense_4h_to_h.weight", 1),
@@ -129,7 +133,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("internvl", "nemotron_v2_vl"), ("mm.model.mlp.3.weight", 1)),
     "resampler": ("resampler.proj.weight", 0),
     **dict.fromkeys(("ultravox", "voxtral", "glma", "musicflamingo", "qwen3a", "parakeet"), ("mm.a.mlp.2.weight", 1)),
-    **dict.fromkeys(("lfm2a", "meralion"), ("mm.a.mlp.3.weight", 1)),
+    **dict.fromkeys(("lfm2a", "meralion", "dots3note_a"), ("mm.a.mlp.3.weight", 1)),
     "qwen2a": ("mm.a.fc.weight", 1),
     **dict.fromkeys(("gemma4a", "gemma4ua"), ("mm.a.input_projection.weight", 1)),
     "granite_speech": ("a.proj_linear.weight", 1),

@@ -15,6 +15,7 @@ HOP = 160  # samples between two frames
 FLOOR = 2.0**-24  # the least energy before the logarithm; Whisper's own is 1e-10, which shows in quiet clips
 GRANITE_FLOOR = 1e-10
 WHISPER_FRAMES = 3000  # of a chunk: 30 s
+MINUTE = 60 * RATE  # samples
 AT_ONCE = 1000  # frames transformed in one call: the view of all windows of 42 s would exceed wasm32's 2 GiB
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -34,7 +35,7 @@ def n_tokens(audio: Audio, n_frames: int) -> int:
         return n_frames
     if audio.type == "gemma4a":
         return (n_frames + 3) // 4
-    if audio.type in ("lfm2a", "parakeet"):
+    if audio.type in ("lfm2a", "parakeet", "dots3note_a"):
         return (n_frames + 7) // 8
     if audio.speech is not None:
         return -(-n_frames // audio.speech.window) * audio.speech.queries
@@ -128,6 +129,22 @@ def _qwen3a(samples: Array, n_mel: int) -> list[Array]:
     return [np.pad(window, ((0, 0), (0, -window.shape[1] % 100))) for window in windows]
 
 
+def _dots3note_a(samples: Array, n_mel: int) -> list[Array]:
+    """Pieces of a minute on Whisper's scale, each on its own; reflected at both ends, but the last: silence follows.
+
+    A last piece that is shorter than a frame is dropped.
+    """
+    samples, found = np.pad(samples, (0, max(0, HOP - len(samples)))), []
+    for first in range(0, len(samples), MINUTE):
+        piece = samples[first : first + MINUTE]
+        n_frames = len(piece) // HOP
+        if n_frames:
+            after = _reflected(piece[::-1], 200)[::-1] if len(piece) == MINUTE else np.zeros(200)
+            heard = np.concatenate([_reflected(piece, 200), piece, after])
+            found.append(_whisper_scale(_energies(heard, n_mel, _hann(400, 400))[:, :n_frames]))
+    return found
+
+
 def _gemma4a(samples: Array, n_mel: int) -> list[Array]:
     """Pieces of 30 s with 160 zeros in front of each; the natural logarithm of magnitudes."""
     found = []
@@ -184,6 +201,7 @@ def _nemo(samples: Array, n_mel: int) -> list[Array]:
 _MELS: dict[str, Callable[[Array, int], list[Array]]] = {
     **dict.fromkeys(WHISPER, _whisper),
     "qwen3a": _qwen3a,
+    "dots3note_a": _dots3note_a,
     "gemma4a": _gemma4a,
     "gemma4ua": _gemma4ua,
     "lfm2a": _lfm2a,

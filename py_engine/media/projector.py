@@ -47,6 +47,7 @@ ARCHITECTURE = "clip"  # general.architecture of every projector
 MAX_TILES = 64  # of a picture
 NEMO_BINS, NEMO_WINDOW = 257, 400  # frequencies, and samples of a window, of Parakeet's spectra
 LFM2_KERNEL = 9  # rows of a convolution of lfm2a
+MAX_EXPERTS = 1024  # of a block
 LLAMA4_TILES = 3  # along a side of a picture, at most
 
 
@@ -190,6 +191,7 @@ def _vision(reader: Reader) -> Vision:
         version=_version(reader) if type == "resampler" else 0,
         layout=WITH_LINE_BREAKS if "v.token_embd.img_break" in reader.header.tensors else LAYOUTS.get(type, PLAIN),
         merged_after=_merged_after(reader, encoder["n_layer"]) if type == "minicpmv4_6" and merge > 2 else -1,
+        experts_used=reader.count("expert_used_count", most=MAX_EXPERTS) if type == "dots3note_v" else 0,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from py_engine.media.encoders import Vision
-from py_engine.media.kinds import BICUBIC, IN_TILES, LANCZOS, MOBILE_VLM, MROPE, SAM_SIDE, SAM_TILES, STEP_TILE
+from py_engine.media.kinds import BICUBIC, DOTS, IN_TILES, LANCZOS, MOBILE_VLM, MROPE, SAM_SIDE, SAM_TILES, STEP_TILE
 from py_engine.media.layout import Shown, shown
 from py_engine.media.sizes import (
     Size,
@@ -327,7 +327,7 @@ def _step(vision: Vision, size: Size) -> Recipe:
 
 _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     **dict.fromkeys(
-        ("pixtral", "gemma4v", "gemma4uv", "dots_ocr", "kimivl", "kimik25", "minimax_m3", "phi4", *MROPE), _sized
+        ("pixtral", "gemma4v", "gemma4uv", *DOTS, "kimivl", "kimik25", "minimax_m3", "phi4", *MROPE), _sized
     ),
     **dict.fromkeys((*IN_TILES, "internvl", "llama4"), _grid),
     **dict.fromkeys(("gemma3", "gemma3nv", "janus_pro", "adapter", "nemotron_v2_vl"), _square),

@@ -132,6 +132,25 @@ def test_bad_headers_of_step3_vl_are_refused(metadata: dict[str, Any], without: 
     assert refusal("step3vl", metadata, without) == code
 
 
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.vision.expert_used_count": None}, "none", "missing_metadata"),
+        ({"clip.vision.expert_used_count": 0}, "none", "corrupt_header"),
+        ({"clip.use_silu": False}, "none", "unsupported_architecture"),  # experts are gated by SiLU
+        ({}, "v.blk.1.ffn_gate_inp.weight", "missing_tensor"),
+        ({}, "v.blk.2.ffn_down_exps.weight", "missing_tensor"),
+        ({}, "mm.post_norm.weight", "missing_tensor"),
+        ({"clip.audio.attention.head_count": 16}, "none", "unsupported_architecture"),  # of four values
+        ({"clip.audio.num_mel_bins": 80}, "none", "bad_tensor_shape"),
+        ({}, "a.conv2d.3.bias", "missing_tensor"),
+        ({}, "mm.a.norm_pre.weight", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_dots3_note_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("dots3note.media", metadata, without) == code
+
+
 @pytest.mark.parametrize("size", [0, None])
 def test_step3_vls_pictures_have_a_longest_side_without_the_key(size: int | None) -> None:
     header = header_of(VISION / "step3vl.mmproj.gguf")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from py_engine.errors import WispError
+from py_engine.models.projectors import mixture
 from py_engine.models.projectors.clipped import is_clipped, project
 from py_engine.models.projectors.stages import Stages
 from py_engine.plan import per_layer, products, rows
@@ -77,6 +78,9 @@ class Block:
         w, b = self.stages.w, self.b
         self.attend(x)
         normed = self.norms.apply(b + "ln2", x, "normed", for_product=True)
+        if mixture.has_experts(self.stages, b):
+            mixture.add(self.stages, b, normed, x)
+            return
         up, down, width = self._names()
         self._add(down, self._hidden(normed, up, width), width, ("ls2", "ffn_post_norm"), x)
         if b + "out_scale.weight" in w:

@@ -368,7 +368,7 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "glm4v": _glm4v,
     "glm5v": _glm4v,
     "paddleocr": _paddleocr,
-    "dots_ocr": _dots_ocr,
+    **dict.fromkeys(("dots_ocr", "dots3note_v"), _dots_ocr),
     "kimivl": _kimivl,
     "janus_pro": _janus_pro,
     "phi4": _mlp,

@@ -12,13 +12,13 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 
 BLOCK = "blk.N."
-SECOND = "dots_ocr exaone4_5 hunyuanvl ling3vl phi4 qwen2.5vl_merger qwen2vl_merger qwen3vl_merger youtuvl "
+SECOND = "dots3note_v dots_ocr exaone4_5 hunyuanvl ling3vl phi4 qwen2.5vl_merger qwen2vl_merger qwen3vl_merger youtuvl "
 # names of tensors (N: of every block) -> the types of projectors that need them; biases only beside their weights
 NEEDED: dict[str, str] = {
     "mm.0.bias": SECOND + "janus_pro",
     "mm.1.bias": "cohere2v janus_pro kimik25 kimivl lfm2 minimax_m3 paddleocr",
     "mm.2.bias": SECOND + "cohere2v kimik25 kimivl lfm2 minimax_m3 paddleocr",
-    "mm.input_norm.bias": "dots_ocr kimik25 kimivl ling3vl paddleocr",
+    "mm.input_norm.bias": "dots3note_v dots_ocr kimik25 kimivl ling3vl paddleocr",
     "mm.merger.fc1.bias mm.merger.fc2.bias": "minimax_m3",
     "mm.model.fc.bias": "deepseekocr deepseekocr2 hunyuanvl",
     "mm.model.mb_block.1.block.0.1.bias mm.model.mb_block.2.block.0.1.bias": "ldp",
@@ -43,12 +43,12 @@ NEEDED: dict[str, str] = {
     "a.blk.N.conv_norm_mean": "parakeet",
     "a.conv1d.1.bias a.conv1d.2.bias": "glma meralion musicflamingo qwen2a ultravox voxtral",
     "a.conv1d.3.bias a.conv1d.5.bias a.conv1d.6.bias a.pre_encode.out.bias": "lfm2a parakeet",
-    "a.conv2d.1.bias a.conv2d.2.bias a.conv2d.3.bias": "qwen3a",
+    "a.conv2d.1.bias a.conv2d.2.bias a.conv2d.3.bias": "dots3note_a qwen3a",
     "mm.a.fc.bias": "qwen2a",
-    "mm.a.mlp.1.bias": "glma lfm2a musicflamingo qwen3a",
+    "mm.a.mlp.1.bias": "dots3note_a glma lfm2a musicflamingo qwen3a",
     "mm.a.mlp.2.bias": "glma musicflamingo qwen3a",
-    "mm.a.mlp.3.bias": "lfm2a meralion",
-    "mm.a.norm_pre.bias": "glma",
+    "mm.a.mlp.3.bias": "dots3note_a lfm2a meralion",
+    "mm.a.norm_pre.bias": "dots3note_a glma",
 }
 
 

@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 from py_engine.errors import WispError
 from py_engine.media.kinds import MAX_SECONDS, POOLED, RATE, WHISPER
-from py_engine.models.projectors import conformer, fastconformer, granite_speech
+from py_engine.models.projectors import conformer, dots3_sound, fastconformer, granite_speech
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.clipped import halves_swapped
+from py_engine.models.projectors.convolutions import convolved, halved
 from py_engine.models.projectors.heads import finish, hidden
 from py_engine.models.projectors.stages import Stages
 from py_engine.models.projectors.tower import Tower
@@ -29,11 +30,6 @@ FRAMES = 100  # of such a hundred; each is convolved on its own
 ULTRAVOX_EPS = GEMMA_EPS = 1e-6
 
 
-def halved(size: int) -> int:
-    """Places of a convolution with stride 2 and a kernel of 3, padded by 1."""
-    return (size + 1) // 2
-
-
 def most_rows(tower: Tower) -> int:
     """Rows of the first stage for the longest chunk."""
     if tower.kind == "qwen3a":
@@ -42,6 +38,8 @@ def most_rows(tower: Tower) -> int:
         return -(-MAX_SECONDS[tower.kind] * RATE // tower.mels)
     if tower.kind == "gemma4a":
         return halved(conformer.FRAMES) * halved(tower.mels)
+    if tower.kind == "dots3note_a":
+        return dots3_sound.most_rows(tower)
     if tower.speech is not None:
         return granite_speech.most_rows(tower.speech)
     if tower.kernel:
@@ -57,15 +55,6 @@ def build(s: Stages) -> EncoderPlan:
             "unsupported_architecture",
         )
     return BUILDERS[s.tower.kind](s)
-
-
-def convolved(s: Stages, x: Buffer, name: str, cols: int, activation: str = "gelu_erf") -> Buffer:
-    """activation(x times the kernel + bias), f32."""
-    w, ops = s.w, s.ops
-    width = w.rows(name + ".weight")
-    bias = w.optional_vector((name + ".bias", width))
-    y = ops.project("convolved", x, w.matrix(name + ".weight", width, cols), bias)
-    return ops.activate(y, ops.rows("activated", width), width, activation, gated=False)
 
 
 def _positions(s: Stages, x: Buffer) -> None:
@@ -189,6 +178,7 @@ def _gemma4ua(s: Stages) -> EncoderPlan:
 
 
 BUILDERS: dict[str, Callable[[Stages], EncoderPlan]] = {
+    "dots3note_a": dots3_sound.build,
     "gemma4a": conformer.build,
     "gemma4ua": _gemma4ua,
     "granite_speech": granite_speech.build,

@@ -83,6 +83,7 @@ class Tower:
     kernel: int = 0  # rows of a FastConformer's convolutions
     deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
     features: tuple[int, ...] = ()  # after how many blocks LLaVA's projector reads rows
+    experts_used: int = 0  # of dots3note_v
 
     @property
     def blocks_used(self) -> int:
@@ -250,6 +251,7 @@ def _image(header: Header, vision: Vision) -> Tower:
         merged_after=vision.merged_after,
         deepstack=_deepstack(header, vision),
         features=vision.features,
+        experts_used=vision.experts_used,
     )
 
 
@@ -297,7 +299,7 @@ def _audio(header: Header, audio: Audio) -> Tower:
         embedding_length=audio.n_embd,
         head_count=audio.n_head,
         eps=audio.eps,
-        activation="gelu_erf" if audio.type in ERF else "silu",
+        activation=_activation(header) if audio.type == "dots3note_a" else "gelu_erf" if audio.type in ERF else "silu",
         mels=audio.n_mel,
         stack=audio.stack,
         speech=audio.speech,

@@ -38,9 +38,10 @@ from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.products import ADD, Product
 
 RMS_NORM = {"qwen2.5vl_merger", "pixtral", "lightonocr", "gemma4v", "glm4v", "glm5v", "dots_ocr", "exaone4_5", "mimovl"}
+RMS_NORM |= {"dots3note_v"}
 BLOCKS_PER_SUBMIT = 4  # a long submit would hold the GPU
 ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row and column of the patch
-    **{kind: {"neox": True} for kind in (*QWEN_VL, "glm4v", "paddleocr", "dots_ocr", "youtuvl")},
+    **{kind: {"neox": True} for kind in (*QWEN_VL, "glm4v", "paddleocr", "dots_ocr", "dots3note_v", "youtuvl")},
     **{kind: {"neox": True} for kind in ("exaone4_5", "ling3vl", "glm5v", "minimax_m3")},
     **{kind: {"neox": False} for kind in ("pixtral", "lightonocr", "kimivl", "kimik25", "llama4", "muse-glimmer")},
     "step3vl": {"neox": False},

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.make import random_parakeet
+from tests.golden.make import random_dots3note, random_parakeet
 from tests.golden.make.gguf_file import GgufFile
 
 Settings = dict[str, Any]
@@ -19,7 +19,7 @@ HALF = [0.5] * 3, [0.5] * 3
 BASE: Settings = {"n_embd": 64, "n_ff": 96, "n_layer": 2, "n_head": 4, "patch": 14, "image": 56, "out": 64}
 
 
-BOTH = ("nemotron_omni",)  # files with an encoder of pictures and one of sound
+BOTH = ("nemotron_omni", "dots3note")  # files with an encoder of pictures and one of sound
 
 
 def build(kind: str, seed: int, **overrides: Any) -> GgufFile:
@@ -66,7 +66,7 @@ def linear(file: GgufFile, name: str, out: int, cols: int, *, bias: bool = True,
 
 
 def block(file: GgufFile, c: Settings, i: int, *, fused: bool = False, gate: bool = False, **has: Any) -> None:
-    """A transformer block. `has`: norm_bias, bias (of attention), ffn_bias; all but the first by default."""
+    """A transformer block. `has`: norm_bias, bias (of attention), ffn_bias, network; all but the first."""
     b, n, inner, head = f"v.blk.{i}.", c["n_embd"], c["n_ff"], c.get("head_dim", c["n_embd"] // c["n_head"])
     q, kv = c["n_head"] * head, c.get("n_kv", c["n_head"]) * head
     bias, ffn_bias = has.get("bias", True), has.get("ffn_bias", True)
@@ -78,6 +78,8 @@ def block(file: GgufFile, c: Settings, i: int, *, fused: bool = False, gate: boo
             linear(file, f"{b}attn_{name}", size, n, bias=bias, gain=1.5)
     linear(file, b + "attn_out", n, q, bias=bias)
     file.norm(b + "ln2", n, bias=has.get("norm_bias", False))
+    if not has.get("network", True):
+        return
     for name in ["ffn_gate", "ffn_up"] if gate else ["ffn_up"]:
         linear(file, b + name, inner, n, bias=ffn_bias, gain=1.3)
     linear(file, b + "ffn_down", n, inner, bias=ffn_bias)
@@ -289,6 +291,26 @@ def nemotron_omni(file: GgufFile, c: Settings) -> None:
     random_parakeet.add(file, c)
 
 
+def dots3note(file: GgufFile, c: Settings) -> None:
+    """dots.ocr's encoder of pictures with more experts in later blocks, and an encoder of sound."""
+    file.add("clip.vision.projector_type", "dots3note_v")
+    vision_keys(file, c, CLIP, spatial_merge_size=2, expert_used_count=c["used"], **limits(c))
+    n = c["n_embd"]
+    file.add("clip.use_silu", True)
+    patches(file, c, bias=True)
+    for i, count in enumerate(c["experts"]):
+        block(file, c, i, fused=True, gate=True, network=count == 0, bias=False, ffn_bias=False)
+        if count:
+            random_dots3note.experts(file, f"v.blk.{i}.", count, n, 48, bias=count > 3)
+    file.norm("mm.post_norm", n)
+    file.norm("mm.input_norm", n, bias=True)
+    linear(file, "mm.0", 4 * n, 4 * n)
+    linear(file, "mm.2", c["out"], 4 * n, gain=1.4)
+    file.add("clip.has_audio_encoder", True)
+    file.add("clip.audio.projector_type", "dots3note_a")
+    random_dots3note.add_sound(file, c)
+
+
 TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "ling3vl": ling3vl,
     "nemotron_v2_vl": nemotron_v2_vl,
@@ -302,6 +324,7 @@ TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "minimax_m3": minimax_m3,
     "muse-glimmer": muse_glimmer,
     "nemotron_omni": nemotron_omni,
+    "dots3note": dots3note,
     "mlp": mlp,
     "gemma3": gemma3,
 }
