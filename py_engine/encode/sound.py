@@ -11,7 +11,7 @@ from py_engine.encode import dots3_sound
 from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import line_taps, plane_taps
 from py_engine.errors import WispError
-from py_engine.media.kinds import POOLED
+from py_engine.media.kinds import LFM2_SOUND, POOLED
 from py_engine.models.projectors import fastconformer
 from py_engine.models.projectors.conformer import KERNEL, WINDOW
 from py_engine.models.projectors.sound import FRAMES
@@ -165,6 +165,6 @@ BUILDERS: dict[str, Callable[[Tower, EncoderBatch, int], dict[str, Taps] | None]
     "gemma4a": _conformer,
     "gemma4ua": _frames,
     "granite_speech": _granite_speech,
-    **dict.fromkeys(("lfm2a", "parakeet"), _fastconformer),
+    **dict.fromkeys((*LFM2_SOUND, "parakeet"), _fastconformer),
     "qwen3a": _hundreds,
 }  # others are Whisper's

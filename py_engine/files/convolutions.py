@@ -15,10 +15,8 @@ TABLES = (".proj_query", ".query", ".img_pos")  # ends of names
 def flattened(header: Header) -> Header:
     """The header with every tensor of at most two dimensions, but those of experts.
 
-    Records are then cut between rows of the matrices.
-
-    The bytes are the same. A kernel becomes (outputs, everything else), a table of positions or queries
-    (everything else, width).
+    Records are then cut between rows of the matrices. The bytes are the same. A kernel becomes (outputs, everything
+    else), a table of positions or queries (everything else, width).
     """
     if header.metadata.get("general.architecture") != PROJECTOR:
         return header

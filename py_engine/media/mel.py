@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from py_engine.media.encoders import Audio
-from py_engine.media.kinds import POOLED, RATE, WHISPER
+from py_engine.media.kinds import D1OMNI_SECONDS, LFM2_SOUND, POOLED, RATE, WHISPER
 
 HOP = 160  # samples between two frames
 FLOOR = 2.0**-24  # the least energy before the logarithm; Whisper's own is 1e-10, which shows in quiet clips
@@ -35,7 +35,7 @@ def n_tokens(audio: Audio, n_frames: int) -> int:
         return n_frames
     if audio.type == "gemma4a":
         return (n_frames + 3) // 4
-    if audio.type in ("lfm2a", "parakeet", "dots3note_a"):
+    if audio.type in (*LFM2_SOUND, "parakeet", "dots3note_a"):
         return (n_frames + 7) // 8
     if audio.speech is not None:
         return -(-n_frames // audio.speech.window) * audio.speech.queries
@@ -185,6 +185,14 @@ def _lfm2a(samples: Array, n_mel: int) -> list[Array]:
     return [log]
 
 
+def _d1omni_a(samples: Array, n_mel: int) -> list[Array]:
+    """NeMo's features of half a second or more, and of the first half minute at most."""
+    samples = samples[: D1OMNI_SECONDS * RATE]
+    samples = np.pad(samples, (0, max(0, RATE // 2 - len(samples))))
+    (log,) = _nemo(samples, n_mel)
+    return [log[:, : len(samples) // HOP]]
+
+
 def _nemo(samples: Array, n_mel: int) -> list[Array]:
     """High frequencies raised; each mel's logarithm with mean 0 and deviation 1 over the clip's whole frames.
 
@@ -205,6 +213,7 @@ _MELS: dict[str, Callable[[Array, int], list[Array]]] = {
     "gemma4a": _gemma4a,
     "gemma4ua": _gemma4ua,
     "lfm2a": _lfm2a,
+    "d1omni_a": _d1omni_a,
     "parakeet": _nemo,
     "granite_speech": _granite_speech,
 }

@@ -21,6 +21,8 @@ from py_engine.media.kinds import (
     IN_FOURS,
     IN_TILES,
     LANCZOS,
+    LFM2,
+    LFM2_SOUND,
     LLAVA,
     MAX_SECONDS,
     MERGE_KEYS,
@@ -212,7 +214,7 @@ def _states_sizes(reader: Reader) -> bool:
 def _filter(reader: Reader, kind: str) -> str:
     """The filter of the resampler. LFM2's files may name another."""
     usual = FILTERS.get(kind, BICUBIC)
-    name = reader.get("image_resize_algo", usual) if kind == "lfm2" else usual
+    name = reader.get("image_resize_algo", usual) if kind in LFM2 else usual
     if name not in (BILINEAR, BICUBIC, LANCZOS):
         raise reader.bad_value("image_resize_algo", "bilinear, bicubic or lanczos")
     return str(name)
@@ -343,7 +345,7 @@ def _audio(reader: Reader) -> Audio:
 def _kernel(reader: Reader, kind: str) -> int:
     """Rows of a FastConformer's convolutions; 0: it has none."""
     if kind != "parakeet":
-        return LFM2_KERNEL if kind == "lfm2a" else 0
+        return LFM2_KERNEL if kind in LFM2_SOUND else 0
     if reader.count("subsampling_factor") != 8:
         raise reader.bad_value("subsampling_factor", "8")
     for name, size in (("a.mel_filters", reader.count("num_mel_bins") * NEMO_BINS), ("a.window", NEMO_WINDOW)):

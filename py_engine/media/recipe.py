@@ -10,7 +10,18 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from py_engine.media.encoders import Vision
-from py_engine.media.kinds import BICUBIC, DOTS, IN_TILES, LANCZOS, MOBILE_VLM, MROPE, SAM_SIDE, SAM_TILES, STEP_TILE
+from py_engine.media.kinds import (
+    BICUBIC,
+    DOTS,
+    IN_TILES,
+    LANCZOS,
+    LFM2,
+    MOBILE_VLM,
+    MROPE,
+    SAM_SIDE,
+    SAM_TILES,
+    STEP_TILE,
+)
 from py_engine.media.layout import Shown, shown
 from py_engine.media.sizes import (
     Size,
@@ -104,7 +115,7 @@ def grid_of(vision: Vision, size: Size) -> Size:
     """Columns and rows of a picture's tokens."""
     if vision.windowed is not None:
         return vision.tile_tokens, vision.tile_tokens
-    columns, rows = (-(-side // vision.align) if vision.type == "lfm2" else side // vision.align for side in size)
+    columns, rows = (-(-side // vision.align) if vision.type in LFM2 else side // vision.align for side in size)
     return columns, rows
 
 
@@ -246,7 +257,8 @@ def _lfm2(vision: Vision, size: Size) -> Recipe:
         return _whole(thumbnail)
     columns, rows = _tile_grid(size, LFM2_TILE, LFM2_TILES)
     canvas = columns * LFM2_TILE, rows * LFM2_TILE
-    return _tiled(_letterbox(size, canvas, vision.filter), thumbnail, (LFM2_TILE, LFM2_TILE))
+    place = _letterbox(size, canvas, vision.filter) if vision.type == "lfm2" else _stretch(0, canvas, vision.filter)
+    return _tiled(place, thumbnail, (LFM2_TILE, LFM2_TILE))
 
 
 def _deepseek(vision: Vision, size: Size) -> Recipe:
@@ -336,7 +348,7 @@ _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     "muse-glimmer": _near_shape,
     "step3vl": _step,
     "idefics3": _idefics3,
-    "lfm2": _lfm2,
+    **dict.fromkeys(LFM2, _lfm2),
     "lightonocr": _longest,
     "youtuvl": _stepped,
     "yasa2": _stretched,

@@ -151,6 +151,11 @@ def test_bad_headers_of_dots3_note_are_refused(metadata: dict[str, Any], without
     assert refusal("dots3note.media", metadata, without) == code
 
 
+@pytest.mark.parametrize("without", ["mm.1.bias", "mm.a.mlp.4.weight", "mm.a.mlp.5.bias", "mm.a.mlp.6.weight"])
+def test_bad_headers_of_d1_omni_are_refused(without: str) -> None:
+    assert refusal("d1omni", {}, without) == "missing_tensor"
+
+
 @pytest.mark.parametrize("size", [0, None])
 def test_step3_vls_pictures_have_a_longest_side_without_the_key(size: int | None) -> None:
     header = header_of(VISION / "step3vl.mmproj.gguf")

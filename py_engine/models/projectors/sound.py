@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from py_engine.errors import WispError
-from py_engine.media.kinds import MAX_SECONDS, POOLED, RATE, WHISPER
+from py_engine.media.kinds import LFM2_SOUND, MAX_SECONDS, POOLED, RATE, WHISPER
 from py_engine.models.projectors import conformer, dots3_sound, fastconformer, granite_speech
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.clipped import halves_swapped
@@ -182,7 +182,7 @@ BUILDERS: dict[str, Callable[[Stages], EncoderPlan]] = {
     "gemma4a": conformer.build,
     "gemma4ua": _gemma4ua,
     "granite_speech": granite_speech.build,
-    **dict.fromkeys(("lfm2a", "parakeet"), fastconformer.build),
+    **dict.fromkeys((*LFM2_SOUND, "parakeet"), fastconformer.build),
     "qwen3a": _qwen3a,
     **dict.fromkeys(WHISPER, _whisper),
 }

@@ -8,7 +8,7 @@ from math import isqrt, prod
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.media.encoders import Audio, Sam, Speech, Vision, Windowed
-from py_engine.media.kinds import LLAVA, WHISPER, WITHOUT_BLOCKS
+from py_engine.media.kinds import LFM2, LLAVA, WHISPER, WITHOUT_BLOCKS
 from py_engine.media.layout import PLAIN, Layout
 from py_engine.media.projector import Projector
 from py_engine.models.common import MAX_BLOCKS, natural, switch
@@ -213,11 +213,11 @@ def _deepstack(header: Header, vision: Vision) -> tuple[int, ...]:
 def _image(header: Header, vision: Vision) -> Tower:
     table = header.tensors.get("v.position_embd.weight")
     side = vision.image_size
-    if vision.type == "lfm2":
+    if vision.type in LFM2:
         side = max(LFM2_TILE, 16 * vision.align)
     elif vision.type == "lightonocr":
         side = max(side, vision.longest_edge)
-    area = vision.max_pixels if vision.type != "lfm2" and vision.max_pixels else side * side
+    area = vision.max_pixels if vision.type not in LFM2 and vision.max_pixels else side * side
     if table and vision.type in SQUARE_TABLES and isqrt(rows := prod(table.shape[1:])) ** 2 != rows:
         raise WispError(f"The projector's table of positions has the shape {table.shape}.", "bad_tensor_shape")
     if vision.windowed is not None:

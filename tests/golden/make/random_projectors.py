@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.make import random_dots3note, random_parakeet
+from tests.golden.make import random_d1omni, random_dots3note, random_parakeet
 from tests.golden.make.gguf_file import GgufFile
 
 Settings = dict[str, Any]
@@ -19,7 +19,7 @@ HALF = [0.5] * 3, [0.5] * 3
 BASE: Settings = {"n_embd": 64, "n_ff": 96, "n_layer": 2, "n_head": 4, "patch": 14, "image": 56, "out": 64}
 
 
-BOTH = ("nemotron_omni", "dots3note")  # files with an encoder of pictures and one of sound
+BOTH = ("nemotron_omni", "dots3note", "d1omni")  # files with an encoder of pictures and one of sound
 
 
 def build(kind: str, seed: int, **overrides: Any) -> GgufFile:
@@ -311,6 +311,18 @@ def dots3note(file: GgufFile, c: Settings) -> None:
     random_dots3note.add_sound(file, c)
 
 
+def d1omni(file: GgufFile, c: Settings) -> None:
+    """LFM2-VL's encoder of pictures, and an encoder of sound."""
+    file.add("clip.vision.projector_type", "d1omni_v")
+    vision_keys(file, c, HALF, **{"projector.scale_factor": 2})
+    siglip(file, c)
+    linear(file, "mm.1", c["hidden"], 4 * c["n_embd"])
+    linear(file, "mm.2", c["out"], c["hidden"], gain=1.4)
+    file.add("clip.has_audio_encoder", True)
+    file.add("clip.audio.projector_type", "d1omni_a")
+    random_d1omni.add(file, c)
+
+
 TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "ling3vl": ling3vl,
     "nemotron_v2_vl": nemotron_v2_vl,
@@ -325,6 +337,7 @@ TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "muse-glimmer": muse_glimmer,
     "nemotron_omni": nemotron_omni,
     "dots3note": dots3note,
+    "d1omni": d1omni,
     "mlp": mlp,
     "gemma3": gemma3,
 }
