@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from py_engine.encode import dots3_sound
+from py_engine.encode import dots3_sound, mimo_audio
 from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import line_taps, plane_taps
 from py_engine.errors import WispError
@@ -166,5 +166,6 @@ BUILDERS: dict[str, Callable[[Tower, EncoderBatch, int], dict[str, Taps] | None]
     "gemma4ua": _frames,
     "granite_speech": _granite_speech,
     **dict.fromkeys((*LFM2_SOUND, "parakeet"), _fastconformer),
+    "mimo_audio": mimo_audio.arrange,
     "qwen3a": _hundreds,
 }  # others are Whisper's

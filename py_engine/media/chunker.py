@@ -105,6 +105,7 @@ _AROUND = {
     "voxtral": _Around("[BEGIN_AUDIO]"),
     "qwen2a": _Around("<|audio_bos|>", "<|audio_eos|>"),
     "qwen3a": _Around("<|audio_start|>", "<|audio_end|>"),
+    "mimo_audio": _Around("<|mimo_audio_start|>", "<|mimo_audio_end|>"),
     "dots3note_a": _Around("<|audio_comp_start|>", "<|audio_comp_end|>"),
     **dict.fromkeys(("gemma4a", "gemma4ua"), _Around("<|audio>", "<audio|>")),
 }

@@ -14,10 +14,8 @@ VISION_TYPES = (
 )  # fmt: skip
 AUDIO_TYPES = (
     "ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "qwen3a", "gemma4a", "gemma4ua", "lfm2a",
-    "granite_speech", "meralion", "parakeet", "dots3note_a", "d1omni_a",
+    "granite_speech", "meralion", "parakeet", "dots3note_a", "d1omni_a", "mimo_audio",
 )  # fmt: skip
-# Encoders of sound that Wisp does not have, beside encoders of pictures that it has: such a model sees only.
-UNHEARD = ("mimo_audio",)
 # A patch or a frame is projected as it is; gemma3nv and yasa2 are made of convolutions.
 WITHOUT_BLOCKS = ("gemma4uv", "gemma4ua", "gemma3nv", "yasa2")
 MOBILE_SIDE = 16  # tokens along a side of gemma3nv's pictures, whatever their size
@@ -91,12 +89,14 @@ MERGE_KEYS = {
 DOTS = ("dots_ocr", "dots3note_v")
 GROUPED = ("exaone4_5", "mimovl")  # types that have fewer heads of keys than of queries
 RATE = 16000  # samples of sound a second
+RATES = {"mimo_audio": 24000}  # of types that take others
 POOLED = ("qwen2a", "voxtral", "musicflamingo")  # types that average two frames after Whisper's blocks
 MAX_SECONDS = {
     "lfm2a": 60,
     "granite_speech": 120,
     "parakeet": 81,  # as long as the convolutions over its 128 bins fit one dispatch
     "gemma4ua": 300,
+    "mimo_audio": 120,
 }  # of a clip that is encoded as one; other types cut clips into pieces
 D1OMNI_SECONDS = 30  # of a clip that d1omni_a reads; what follows is dropped
 TOKEN_SAMPLES = 640  # of a token of gemma4ua, which takes them as they are
@@ -136,6 +136,7 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("internvl", "nemotron_v2_vl"), ("mm.model.mlp.3.weight", 1)),
     "resampler": ("resampler.proj.weight", 0),
     **dict.fromkeys(("ultravox", "voxtral", "glma", "musicflamingo", "qwen3a", "parakeet"), ("mm.a.mlp.2.weight", 1)),
+    "mimo_audio": ("mm.a.mlp.2.weight", 1),
     **dict.fromkeys((*LFM2_SOUND, "meralion", "dots3note_a"), ("mm.a.mlp.3.weight", 1)),
     "qwen2a": ("mm.a.fc.weight", 1),
     **dict.fromkeys(("gemma4a", "gemma4ua"), ("mm.a.input_projection.weight", 1)),

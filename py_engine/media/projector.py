@@ -9,7 +9,7 @@ from math import prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
-from py_engine.media.encoders import Audio, Sam, Speech, Vision, Windowed
+from py_engine.media.encoders import Audio, Coded, Sam, Speech, Vision, Windowed
 from py_engine.media.kinds import (
     AUDIO_TYPES,
     BICUBIC,
@@ -39,7 +39,6 @@ from py_engine.media.kinds import (
     STEP_TILE,
     TOKEN_LIMITS,
     TOKEN_SAMPLES,
-    UNHEARD,
     VISION_TYPES,
 )
 from py_engine.media.layout import LAYOUTS, PLAIN, WITH_LINE_BREAKS
@@ -49,6 +48,7 @@ ARCHITECTURE = "clip"  # general.architecture of every projector
 MAX_TILES = 64  # of a picture
 NEMO_BINS, NEMO_WINDOW = 257, 400  # frequencies, and samples of a window, of Parakeet's spectra
 LFM2_KERNEL = 9  # rows of a convolution of lfm2a
+MAX_CODEBOOKS, MAX_CODES = 256, 1 << 16
 MAX_EXPERTS = 1024  # of a block
 LLAMA4_TILES = 3  # along a side of a picture, at most
 
@@ -73,7 +73,7 @@ class Projector:
         reader = Reader(header)
         vision = _vision(reader.of("vision")) if reader.has("vision") else None
         # Gemma 3n's encoder of sound is ignored; llama.cpp ignores it, too
-        images_only = vision is not None and (vision.type == "gemma3nv" or reader.of("audio").name() in UNHEARD)
+        images_only = vision is not None and vision.type == "gemma3nv"
         audio = _audio(reader.of("audio")) if reader.has("audio") and not images_only else None
         if vision is None and audio is None:
             raise WispError(
@@ -330,6 +330,8 @@ def _queries(reader: Reader) -> int:
 def _audio(reader: Reader) -> Audio:
     type = reader.type(AUDIO_TYPES)
     stack = reader.count("projector.stack_factor") if type in STACKED else 1
+    if type == "mimo_audio":
+        stack = reader.count("local_group_size")
     n_mel, seconds = reader.count("num_mel_bins"), MAX_SECONDS.get(type, 0)
     if type == "gemma4ua":  # whatever the metadata says
         n_mel = TOKEN_SAMPLES
@@ -339,7 +341,19 @@ def _audio(reader: Reader) -> Audio:
             raise reader.bad_value("num_mel_bins", "those of two frames")
         speech = _speech(reader, encoder["n_embd"], encoder["n_layer"])
     kernel = _kernel(reader, type)
-    return Audio(**encoder, n_mel=n_mel, stack=stack, max_seconds=seconds, speech=speech, kernel=kernel)
+    coded = _coded(reader, encoder["n_layer"]) if type == "mimo_audio" else None
+    return Audio(**encoder, n_mel=n_mel, stack=stack, max_seconds=seconds, speech=speech, kernel=kernel, coded=coded)
+
+
+def _coded(reader: Reader, n_layer: int) -> Coded:
+    codes, modes = reader.get("rvq.codebook_size"), reader.get("wa_pattern_mode")
+    count, reach = reader.count("rvq.num_quantizers", most=MAX_CODEBOOKS), reader.count("window_size")
+    if not _whole_numbers(codes, 1, MAX_CODES) or len(codes) != count:
+        raise reader.bad_value("rvq.codebook_size", f"a list of {count} sizes")
+    if not _whole_numbers(modes, -1, 1) or len(modes) != n_layer:
+        raise reader.bad_value("wa_pattern_mode", f"-1 or 0 for each of {n_layer} blocks")
+    reaches = tuple(-1 if mode == -1 else reach for mode in modes)
+    return Coded(reaches, tuple(codes), reader.count("local_block_count", most=128))
 
 
 def _kernel(reader: Reader, kind: str) -> int:

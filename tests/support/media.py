@@ -16,6 +16,7 @@ from py_engine.files.gguf_header import Header, parse
 from py_engine.media.chunker import Chunker
 from py_engine.media.chunks import Chunk
 from py_engine.media.encoders import Vision
+from py_engine.media.kinds import RATE
 from py_engine.media.mel import log_mels
 from py_engine.media.mel import n_tokens as tokens_of_sound
 from py_engine.media.pieces import pieces
@@ -23,6 +24,7 @@ from py_engine.media.prepared import Medium, Picture, Sound, Spectrum
 from py_engine.media.projector import Projector
 from py_engine.media.recipe import Recipe, recipe
 from py_engine.text.tokenizer import load_tokenizer
+from tests.support.resampled import resampled
 from tools.goldens import GOLDEN
 
 VISION = GOLDEN / "vision"
@@ -71,7 +73,7 @@ def prepared(projector: Projector, name: str) -> Medium:
     """A file of the media, prepared for a projector."""
     if name.endswith(".wav"):
         assert projector.audio is not None
-        mels = log_mels(projector.audio, samples(name))
+        mels = log_mels(projector.audio, samples(name, projector.audio.rate))
         return Sound(tuple(Spectrum(mel, tokens_of_sound(projector.audio, mel.shape[1])) for mel in mels))
     assert projector.vision is not None
     return picture(projector.vision, pixels(name))
@@ -82,14 +84,16 @@ def pixels(name: str) -> np.ndarray[Any, Any]:
     return np.array(Image.open(MEDIA / name).convert("RGB"))
 
 
-def samples(name: str) -> np.ndarray[Any, Any]:
-    """A clip at 16 kHz, as llama.cpp's reader resamples it."""
-    resampled = (MEDIA / name).with_suffix(".samples.npy")
-    if resampled.exists():
-        clip: np.ndarray[Any, Any] = np.load(resampled)
+@cache
+def samples(name: str, rate: int = RATE) -> np.ndarray[Any, Any]:
+    """A clip at a rate, as llama.cpp's reader resamples it."""
+    recorded = (MEDIA / name).with_suffix(".samples.npy")
+    if recorded.exists() and rate == RATE:
+        clip: np.ndarray[Any, Any] = np.load(recorded)
         return clip
     with wave.open(str(MEDIA / name)) as file:
-        return np.frombuffer(file.readframes(file.getnframes()), "<i2") / np.float32(32768)
+        data = np.frombuffer(file.readframes(file.getnframes()), "<i2") / np.float32(32768)
+        return resampled(data.reshape(-1, file.getnchannels()).mean(axis=1), file.getframerate(), rate)
 
 
 def picture(vision: Vision, rgb: np.ndarray[Any, Any]) -> Picture:

@@ -12,7 +12,7 @@ import pytest
 
 from py_engine.media.recipe import Canvas, Cut, Recipe, recipe
 from tests.support.js_modules import Evaluate, evaluator
-from tests.support.media import MEDIA, follow, golden, pixels
+from tests.support.media import MEDIA, follow, golden, pixels, samples
 from tools import wasm
 
 FOLLOW = """
@@ -23,7 +23,7 @@ a.map(([pixels, width, height, recipe]) =>
 MONO = """
 (() => {
   const clip = m.readWav(new Uint8Array(Buffer.from(a[0], "base64")));
-  return clip && Buffer.from(m.toMono(clip).buffer).toString("base64");
+  return clip && Buffer.from(m.toMono(clip, a[1] ?? 16000).buffer).toString("base64");
 })()
 """
 Case = tuple[np.ndarray[Any, Any], Recipe]
@@ -130,6 +130,16 @@ def test_clips_have_as_many_samples_as_miniaudio_expects(
 ) -> None:
     found = evaluate(MONO, base64.b64encode(wav(1, 16, bytes(2 * count), rate)).decode())
     assert len(base64.b64decode(found)) == 4 * samples
+
+
+@pytest.mark.parametrize(("name", "rate"), [("stereo", 24000), ("half", 24000), ("stereo", 16000)])
+def test_sound_of_other_rates_is_resampled_as_in_python(evaluate: Evaluate, name: str, rate: int) -> None:
+    """With Python's, spectra are compared with llama.cpp's (test_media_chunks.py)."""
+    found = evaluate(MONO, base64.b64encode((MEDIA / f"{name}.wav").read_bytes()).decode(), rate)
+    ours = np.frombuffer(base64.b64decode(found), np.float32)
+    wanted = samples(f"{name}.wav", rate)
+    assert ours.shape == wanted.shape
+    np.testing.assert_allclose(ours, wanted, atol=2e-7)
 
 
 def test_channels_are_averaged(evaluate: Evaluate) -> None:

@@ -309,17 +309,35 @@ def test_a_table_of_positions_that_is_no_square_is_refused() -> None:
         make_plan(replace(header, tensors=tensors), Device(), PlanOptions(1, 1, "f16"))
 
 
-def test_an_encoder_of_sound_that_is_not_there_leaves_the_pictures() -> None:
-    """MiMo's file has both."""
-    header = header_of(VISION / "nemotron_v2_vl.mmproj.gguf")
-    metadata = {key: value for key, value in header.metadata.items() if key != "clip.projector_type"}
-    metadata |= {"clip.vision.projector_type": "nemotron_v2_vl", "clip.has_audio_encoder": True}
-    found = Projector.from_gguf(replace(header, metadata=metadata | {"clip.audio.projector_type": "mimo_audio"}))
-    assert found.vision is not None
-    with pytest.raises(WispError, match="does not hear"):
-        found.need_audio()
-    with pytest.raises(WispError, match="not supported"):
-        Projector.from_gguf(replace(header, metadata=metadata | {"clip.audio.projector_type": "other"}))
+def test_encoders_of_sound_of_unknown_types_are_refused() -> None:
+    """Also beside pictures."""
+    header = header_of(VISION / "mimo.mmproj.gguf")
+    assert Projector.from_gguf(header).need_audio().rate == 24000
+    with pytest.raises(WispError, match="not supported") as error:
+        Projector.from_gguf(replace(header, metadata=header.metadata | {"clip.audio.projector_type": "other"}))
+    assert error.value.code == "unsupported_projector"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "without", "code"),
+    [
+        ({"clip.audio.rvq.num_quantizers": None}, "none", "missing_metadata"),
+        ({"clip.audio.rvq.codebook_size": [12, 7]}, "none", "corrupt_header"),  # of three
+        ({"clip.audio.rvq.codebook_size": [12, 7, 0]}, "none", "corrupt_header"),
+        ({"clip.audio.rvq.codebook_size": [13, 7, 9]}, "none", "bad_tensor_shape"),
+        ({"clip.audio.wa_pattern_mode": [-1, 0]}, "none", "corrupt_header"),
+        ({"clip.audio.wa_pattern_mode": [-1, 0], "clip.audio.block_count": 2}, "none", "unsupported_architecture"),
+        ({"clip.audio.window_size": 0}, "none", "corrupt_header"),
+        ({"clip.audio.local_group_size": 3}, "none", "bad_tensor_shape"),
+        ({"clip.audio.local_block_count": 3}, "none", "missing_tensor"),
+        ({}, "a.rvq.codebook.weight", "missing_tensor"),
+        ({}, "mm.a.code_embd.weight", "missing_tensor"),
+        ({}, "a.post_ln.weight", "missing_tensor"),
+        ({}, "mm.a.local_blk.1.attn_v.bias", "missing_tensor"),
+    ],
+)
+def test_bad_headers_of_mimos_sound_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
+    assert refusal("mimo", metadata, without) == code
 
 
 def test_heads_whose_halves_are_no_whole_quads_are_refused() -> None:

@@ -68,6 +68,7 @@ class Block:
     scale: float
     norm_values: bool = False
     sinks: bool = False
+    other_activation: str = ""  # if not the encoder's
 
     @property
     def ops(self) -> Ops:
@@ -75,8 +76,12 @@ class Block:
 
     def add(self, x: Buffer) -> None:
         """x += attention; x += feed-forward network; x *= the block's scale, if it has one."""
-        w, b = self.stages.w, self.b
         self.attend(x)
+        self.feed_forward(x)
+
+    def feed_forward(self, x: Buffer) -> None:
+        """x += feed-forward network; x *= the block's scale."""
+        w, b = self.stages.w, self.b
         normed = self.norms.apply(b + "ln2", x, "normed", for_product=True)
         if mixture.has_experts(self.stages, b):
             mixture.add(self.stages, b, normed, x)
@@ -120,20 +125,20 @@ class Block:
 
     def _hidden(self, normed: Buffer, up: str, width: int) -> Buffer:
         tower, w, ops, b = self.stages.tower, self.stages.w, self.ops, self.b
-        n, names = tower.embedding_length, [up]
-        if b + "ffn_gate.weight" in w or "<" in tower.activation:  # only gated activations have limits
+        n, names, activation = tower.embedding_length, [up], self.other_activation or tower.activation
+        if b + "ffn_gate.weight" in w or "<" in activation:  # only gated activations have limits
             names = ["ffn_gate", up]
         bias = w.optional_vector(*((b + name + ".bias", width) for name in names))
         if not is_clipped(self.stages, b + up):
             projection = Projection(w.stack([(b + name + ".weight", width) for name in names], n), bias)
             if len(names) == 1:
-                return ops.activated(normed, projection, tower.activation)
-            return ops.gated(normed, projection, tower.activation)
+                return ops.activated(normed, projection, activation)
+            return ops.gated(normed, projection, activation)
         y = ops.rows("gate_up", len(names) * width)
         for i, name in enumerate(names):
             project(self.stages, normed, b + name, w.matrix(b + name + ".weight", width, n), y, i * width, bias)
         hidden = ops.rows("hidden", width, ops.input_dtype)
-        return ops.activate(y, hidden, width, tower.activation, gated=len(names) > 1)
+        return ops.activate(y, hidden, width, activation, gated=len(names) > 1)
 
     def _add(self, name: str, x: Buffer, cols: int, after: tuple[str, str], to: Buffer) -> None:
         """to += x times the matrix `name`, first scaled column by column or normalised where the file has `after`."""

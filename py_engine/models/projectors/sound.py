@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from py_engine.errors import WispError
 from py_engine.media.kinds import LFM2_SOUND, MAX_SECONDS, POOLED, RATE, WHISPER
-from py_engine.models.projectors import conformer, dots3_sound, fastconformer, granite_speech
+from py_engine.models.projectors import conformer, dots3_sound, fastconformer, granite_speech, mimo_audio
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.clipped import halves_swapped
 from py_engine.models.projectors.convolutions import convolved, halved
@@ -38,6 +38,8 @@ def most_rows(tower: Tower) -> int:
         return -(-MAX_SECONDS[tower.kind] * RATE // tower.mels)
     if tower.kind == "gemma4a":
         return halved(conformer.FRAMES) * halved(tower.mels)
+    if tower.kind == "mimo_audio":
+        return mimo_audio.FRAMES
     if tower.kind == "dots3note_a":
         return dots3_sound.most_rows(tower)
     if tower.speech is not None:
@@ -183,6 +185,7 @@ BUILDERS: dict[str, Callable[[Stages], EncoderPlan]] = {
     "gemma4ua": _gemma4ua,
     "granite_speech": granite_speech.build,
     **dict.fromkeys((*LFM2_SOUND, "parakeet"), fastconformer.build),
+    "mimo_audio": mimo_audio.build,
     "qwen3a": _qwen3a,
     **dict.fromkeys(WHISPER, _whisper),
 }

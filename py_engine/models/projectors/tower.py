@@ -7,7 +7,7 @@ from math import isqrt, prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
-from py_engine.media.encoders import Audio, Sam, Speech, Vision, Windowed
+from py_engine.media.encoders import Audio, Coded, Sam, Speech, Vision, Windowed
 from py_engine.media.kinds import LFM2, LLAVA, WHISPER, WITHOUT_BLOCKS
 from py_engine.media.layout import PLAIN, Layout
 from py_engine.media.projector import Projector
@@ -16,6 +16,7 @@ from py_engine.models.common import MAX_BLOCKS, natural, switch
 ERF = (
     *WHISPER,
     "qwen3a",
+    "mimo_audio",
     "minimax_m3",
     "muse-glimmer",
 )  # encoders that have GELU by the error function, whatever the metadata says
@@ -81,6 +82,7 @@ class Tower:
     bands: Bands | None = None  # of mimovl
     speech: Speech | None = None  # of granite_speech
     kernel: int = 0  # rows of a FastConformer's convolutions
+    coded: Coded | None = None  # of mimo_audio
     deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
     features: tuple[int, ...] = ()  # after how many blocks LLaVA's projector reads rows
     experts_used: int = 0  # of dots3note_v
@@ -304,4 +306,5 @@ def _audio(header: Header, audio: Audio) -> Tower:
         stack=audio.stack,
         speech=audio.speech,
         kernel=audio.kernel,
+        coded=audio.coded,
     )

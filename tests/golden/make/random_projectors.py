@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.make import random_d1omni, random_dots3note, random_parakeet
+from tests.golden.make import random_d1omni, random_dots3note, random_mimo_audio, random_parakeet
 from tests.golden.make.gguf_file import GgufFile
 
 Settings = dict[str, Any]
@@ -19,7 +19,7 @@ HALF = [0.5] * 3, [0.5] * 3
 BASE: Settings = {"n_embd": 64, "n_ff": 96, "n_layer": 2, "n_head": 4, "patch": 14, "image": 56, "out": 64}
 
 
-BOTH = ("nemotron_omni", "dots3note", "d1omni")  # files with an encoder of pictures and one of sound
+BOTH = ("nemotron_omni", "dots3note", "d1omni", "mimo")  # files with an encoder of pictures and one of sound
 
 
 def build(kind: str, seed: int, **overrides: Any) -> GgufFile:
@@ -323,6 +323,15 @@ def d1omni(file: GgufFile, c: Settings) -> None:
     random_d1omni.add(file, c)
 
 
+def mimo(file: GgufFile, c: Settings) -> None:
+    """MiMo-VL's encoder of pictures, and encoders of sound."""
+    file.add("clip.vision.projector_type", "mimovl")
+    mimovl(file, c)
+    file.add("clip.has_audio_encoder", True)
+    file.add("clip.audio.projector_type", "mimo_audio")
+    random_mimo_audio.add(file, c)
+
+
 TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "ling3vl": ling3vl,
     "nemotron_v2_vl": nemotron_v2_vl,
@@ -337,6 +346,7 @@ TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "muse-glimmer": muse_glimmer,
     "nemotron_omni": nemotron_omni,
     "dots3note": dots3note,
+    "mimo": mimo,
     "d1omni": d1omni,
     "mlp": mlp,
     "gemma3": gemma3,
