@@ -41,8 +41,9 @@ def build(s: Stages) -> EncoderPlan:
     ops = s.begin("pairs", most // 2)
     y = convolved(s, rows.unfold(ops, x, n, s.taps("pairs", 2)), "a.downsample.conv", 2 * n)
     codes = _coded(s, norms.apply("a.downsample.norm", y, "residual"))
-    x = _read_groups(s, codes, most)
-    ops = s.begin("tokens", -(-most // 2 // tower.stack))
+    tokens = -(-(most // 2) // tower.stack)
+    x = _read_groups(s, codes, tokens * tower.stack)
+    ops = s.begin("tokens", tokens)
     joined = rows.merged(ops, x, n, tower.stack, None if pad(n) == n else s.taps("joined", tower.stack))
     y, width = hidden(s, joined, "mm.a.mlp.1", n * tower.stack, "gelu_erf", bias=False)
     return finish(s, y, "mm.a.mlp.2", width, bias=False)
@@ -93,10 +94,14 @@ def _read_groups(s: Stages, codes: Buffer, most: int) -> Buffer:
     """The second encoder, whose groups of rows see themselves. The last group is filled up with zeros."""
     tower, n = s.tower, s.tower.embedding_length
     assert tower.coded is not None
-    ops = s.begin("padded", most)  # as many as the first encoder has: they share a cache
+    ops = s.begin("padded", most)
     x = ops.rows("x", n)
     rows.gather(ops, codes, n, s.taps("padded", 1), x)
-    norms, rope, cache = Norms(s, rms=True, eps=tower.eps), s.rope_of("group_turns", neox=True), s.cache()
+    norms, rope, cache = (
+        Norms(s, rms=True, eps=tower.eps),
+        s.rope_of("group_turns", neox=True),
+        s.cache(tower.widths[1]),
+    )
     for i in range(tower.coded.n_layer):
         if i and i % BLOCKS_PER_SUBMIT == 0:
             s.begin("padded", most)

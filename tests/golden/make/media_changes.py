@@ -43,11 +43,14 @@ VALUES: dict[str, list[Value]] = {
     "vision.preproc_max_tiles": [1, 4, 6, 9],
     "vision.mm_patch_merge_type": ["spatial_unpad", "flat"],
     "vision.feature_layer": [[0], [1], [0, 1], [2]],
+    "vision.expert_used_count": [1, 3, 9],
     "vision.projection_dim": [17],
     "vision.feed_forward_length": [17],
     "audio.projection_dim": [17],
     "audio.feed_forward_length": [17],
     "audio.feature_layer": [[0], [1, 2]],
+    "audio.window_size": [1, 2, 300],
+    "audio.rvq.codebook_size": [[1, 7, 9], [12, 7, 1]],
     "audio.projector.stack_factor": [1, 2, 5],
 }
 # Tensors of a block that encoders have or have not, and which dimension of which other tensor is their length.
