@@ -148,7 +148,6 @@ def _vision(reader: Reader) -> Vision:
             raise reader.bad_value(MERGE_KEYS[type], "4")
         if size % (4 * patch) or STEP_TILE % (4 * patch):
             raise reader.bad_value("patch_size", f"a quarter of a divisor of {size} and {STEP_TILE} pixels")
-        low, high = (side**2 for side in sorted((size, STEP_TILE)))
     if type == "youtuvl" and (merge != 2 or patch % 8):
         raise reader.bad_value("patch_size", "a multiple of 8, with squares of 2 x 2 patches")
     low, high = (tokens * (patch * merge) ** 2 for tokens in TOKEN_LIMITS.get(type, (0, 0)))
@@ -157,6 +156,8 @@ def _vision(reader: Reader) -> Vision:
         high = reader.count("image_max_pixels", high or None)
         if high < max(low, (patch * merge) ** 2):
             raise reader.bad_value("image_max_pixels", "at least those of a token, and at least image_min_pixels")
+    if type == "step3vl":  # it has pieces of two sizes
+        low, high = (side**2 for side in sorted((size, STEP_TILE)))
     if type == "gemma4uv":  # its patches are as large as tokens
         patch, merge = patch * merge, 1
     if type == "gemma3nv":

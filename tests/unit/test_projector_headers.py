@@ -9,6 +9,7 @@ import pytest
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.media.projector import Projector
+from py_engine.models.projectors.tower import towers
 from py_engine.plan.kernels import Device
 from py_engine.planner import PlanOptions, make_plan
 from tests.support.media import VISION, header_of
@@ -154,6 +155,15 @@ def test_bad_headers_of_dots3_note_are_refused(metadata: dict[str, Any], without
 @pytest.mark.parametrize("without", ["mm.1.bias", "mm.a.mlp.4.weight", "mm.a.mlp.5.bias", "mm.a.mlp.6.weight"])
 def test_bad_headers_of_d1_omni_are_refused(without: str) -> None:
     assert refusal("d1omni", {}, without) == "missing_tensor"
+
+
+@pytest.mark.parametrize(("image", "fewest", "most"), [(56, 64, 5184), (728, 5184, 10816)])
+def test_plans_for_step3_vl_fit_its_tiles_and_overviews(image: int, fewest: int, most: int) -> None:
+    """Tiles have 504 pixels a side, whatever the file says."""
+    header = header_of(VISION / "step3vl.mmproj.gguf")
+    sizes = {"clip.vision.patch_size": 7, "clip.vision.image_size": image}
+    tower = towers(replace(header, metadata=header.metadata | sizes))["image"]
+    assert (tower.min_patches, tower.max_patches) == (fewest, most)
 
 
 @pytest.mark.parametrize("size", [0, None])
