@@ -4,6 +4,7 @@ Some of the same goldens run on WebGPU in tests/engine/test_encoders.py.
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,6 +36,28 @@ def test_embeddings_are_llama_cpps(name: str) -> None:
                 assert distance(model, case, index, rows) <= LIMITS["f32"]
                 checked += 1
     assert checked == sum(chunk["kind"] != "text" for case in model.cases for chunk in case["chunks"])
+
+
+@pytest.mark.parametrize(
+    ("name", "modality", "norm"), [("pixtral", "image", "v.blk.0.ln1"), ("mimo", "audio", "a.blk.1.ln2")]
+)
+def test_norms_of_blocks_may_have_no_weights(name: str, modality: str, norm: str, tmp_path: Path) -> None:
+    """They are then as with ones and no bias: RMS norms and layer norms, as in llama.cpp."""
+    model = golden(name)
+    data = (VISION / model.about["mmproj"]).read_bytes()
+    header, ones = header_of(VISION / model.about["mmproj"]), bytearray(data)
+    for part, value in (("weight", 1), ("bias", 0)):
+        if (info := header.tensors.get(f"{norm}.{part}")) is not None:
+            first = header.data_offset + info.offset
+            ones[first : first + info.nbytes] = np.full(info.shape, value, np.float32).tobytes()
+    files = ones, data.replace(f"{norm}.".encode(), f"{norm[:-1]}x.".encode())  # tensors of unknown names
+    rows = []
+    for number, contents in enumerate(files):
+        path = tmp_path / f"{number}.gguf"
+        path.write_bytes(contents)
+        given = next(media for case in model.cases if (media := media_of(model, case, modality)))[0][1]
+        rows.append(CpuEncoder(path).encode(modality, [given])[0])
+    np.testing.assert_array_equal(rows[0], rows[1])
 
 
 # What a GPU with subgroup matrices runs; numpy computes it in f32 and rounds where that stores f16.

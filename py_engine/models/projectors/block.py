@@ -6,6 +6,7 @@ Source: llama.cpp's `clip_graph::build_vit` in tools/mtmd.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -19,6 +20,7 @@ from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.products import Product
 from py_engine.plan.rope import Rope
+from py_engine.plan.rows import RowNorm
 
 # Conversions of these types may have the names of the two matrices swapped.
 OLD = {
@@ -36,6 +38,9 @@ OLD = {
 }
 
 
+BARE = re.compile(r"[va]\.blk\.\d+\.ln[12]")  # norms that may have neither weights nor biases, as in llama.cpp
+
+
 @dataclass(frozen=True)
 class Norms:
     """The norms of an encoder: RMS norms, or layer norms."""
@@ -48,6 +53,11 @@ class Norms:
         """The norm of x by the tensors `name`. `for_product`: only products read it. `cols`: if not the encoder's."""
         ops, w, n = self.stages.ops, self.stages.w, cols or self.stages.tower.embedding_length
         dtype = ops.input_dtype if for_product else "f32"
+        if BARE.fullmatch(name) and name + ".weight" not in w and name + ".bias" not in w:
+            y = ops.rows(to, n, dtype)
+            ones = ops.constant(f"ones.{n}", [1.0] * n)
+            rows.norm_into(ops, x, RowNorm(ones, n, self.eps, mean=not self.rms), y)
+            return y
         norm, bias = w.vector((name + ".weight", n)), w.optional_vector((name + ".bias", n))
         if self.rms:
             return ops.rms_norm(to, x, norm, self.eps, dtype, bias)

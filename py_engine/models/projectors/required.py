@@ -48,7 +48,7 @@ NEEDED: dict[str, str] = {
     "a.conv2d.1.bias a.conv2d.2.bias a.conv2d.3.bias": "dots3note_a qwen3a",
     "mm.a.fc.bias": "qwen2a",
     "mm.a.local_blk.N.attn_q.bias mm.a.local_blk.N.attn_k.bias mm.a.local_blk.N.attn_v.bias": "mimo_audio",
-    "a.downsample.norm.bias": "mimo_audio",
+    "a.downsample.norm.bias mm.a.local_blk.N.ln1.weight mm.a.local_blk.N.ln2.weight": "mimo_audio",
     "mm.a.mlp.1.bias": "d1omni_a dots3note_a glma lfm2a musicflamingo qwen3a",
     "mm.a.mlp.2.bias": "glma musicflamingo qwen3a",
     "mm.a.mlp.3.bias": "d1omni_a dots3note_a lfm2a meralion",
