@@ -330,19 +330,21 @@ def norm_threads(device: Device, cols: int) -> int:
 
 @dataclass(frozen=True)
 class RowNorm:
-    """The RMS norm of rows of `cols` columns, times `factors`; with `mean`, their layer norm."""
+    """The RMS norm of rows of `cols` columns, times `factors`; with `mean`, their layer norm; plus the bias."""
 
     factors: Weight | Buffer
     cols: int
     eps: float
     mean: bool = False
+    bias: Weight | None = None
 
 
 def norm_into(ops: OpList, x: Buffer, norm: RowNorm, y: Buffer, parts: int = 1) -> None:
     """y = each row of x, normalised. `parts`: rows of x for each row of the list."""
-    flags = {"MEAN": int(norm.mean), "BIAS": 0, "ADD": 0, "Y16": int(y.dtype == "f16")}
+    flags = {"MEAN": int(norm.mean), "BIAS": int(norm.bias is not None), "ADD": 0, "Y16": int(y.dtype == "f16")}
     params = {"COLS": norm.cols, "WG": norm_threads(ops.device, norm.cols)} | flags
-    ops.add("norm", params, {"eps": norm.eps}, {"x": x, "norm": norm.factors, "y": y}, PerToken(), parts)
+    bindings = {"x": x, "norm": norm.factors, "y": y} | ({"bias": norm.bias} if norm.bias else {})
+    ops.add("norm", params, {"eps": norm.eps}, bindings, PerToken(), parts)
 
 
 def row_threads(device: Device, cols: int) -> int:

@@ -39,20 +39,27 @@ def test_embeddings_are_llama_cpps(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "modality", "norm"), [("pixtral", "image", "v.blk.0.ln1"), ("mimo", "audio", "a.blk.1.ln2")]
+    ("name", "modality", "norm", "without"),
+    [
+        ("pixtral", "image", "v.blk.0.ln1", ["weight"]),  # an RMS norm
+        ("mimo", "audio", "a.blk.1.ln2", ["weight"]),
+        ("mimo", "audio", "a.blk.1.ln2", ["weight", "bias"]),
+    ],
 )
-def test_norms_of_blocks_may_have_no_weights(name: str, modality: str, norm: str, tmp_path: Path) -> None:
-    """They are then as with ones and no bias: RMS norms and layer norms, as in llama.cpp."""
+def test_norms_of_blocks_may_have_no_weights(
+    name: str, modality: str, norm: str, without: list[str], tmp_path: Path
+) -> None:
+    """They are then as with ones, and as with a bias of zeros: llama.cpp takes such files."""
     model = golden(name)
     data = (VISION / model.about["mmproj"]).read_bytes()
-    header, ones = header_of(VISION / model.about["mmproj"]), bytearray(data)
-    for part, value in (("weight", 1), ("bias", 0)):
-        if (info := header.tensors.get(f"{norm}.{part}")) is not None:
-            first = header.data_offset + info.offset
-            ones[first : first + info.nbytes] = np.full(info.shape, value, np.float32).tobytes()
-    files = ones, data.replace(f"{norm}.".encode(), f"{norm[:-1]}x.".encode())  # tensors of unknown names
+    header, plain, less = header_of(VISION / model.about["mmproj"]), bytearray(data), data
+    for part in without:
+        info = header.tensors[f"{norm}.{part}"]
+        first = header.data_offset + info.offset
+        plain[first : first + info.nbytes] = np.full(info.shape, part == "weight", np.float32).tobytes()
+        less = less.replace(info.name.encode(), info.name.replace(".ln", ".no").encode())  # an unknown name
     rows = []
-    for number, contents in enumerate(files):
+    for number, contents in enumerate((plain, less)):
         path = tmp_path / f"{number}.gguf"
         path.write_bytes(contents)
         given = next(media for case in model.cases if (media := media_of(model, case, modality)))[0][1]

@@ -92,7 +92,7 @@ def test_bad_headers_of_glm_edge_are_refused(without: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "without", ["v.class_embd", "v.blk.1.attn_out.bias", "v.blk.0.ln1.weight", "mm.post_fc_norm.weight", "v.eoi"]
+    "without", ["v.class_embd", "v.blk.1.attn_out.bias", "v.blk.0.ffn_down.weight", "mm.post_fc_norm.weight", "v.eoi"]
 )
 def test_bad_headers_of_cogvlm_are_refused(without: str) -> None:
     assert refusal("cogvlm", {}, without) == "missing_tensor"

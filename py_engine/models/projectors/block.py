@@ -38,7 +38,7 @@ OLD = {
 }
 
 
-BARE = re.compile(r"[va]\.blk\.\d+\.ln[12]")  # norms that may have neither weights nor biases, as in llama.cpp
+BARE = re.compile(r"[va]\.blk\.\d+\.ln[12]")  # norms that may have no weights, as in llama.cpp
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,13 @@ class Norms:
         """The norm of x by the tensors `name`. `for_product`: only products read it. `cols`: if not the encoder's."""
         ops, w, n = self.stages.ops, self.stages.w, cols or self.stages.tower.embedding_length
         dtype = ops.input_dtype if for_product else "f32"
-        if BARE.fullmatch(name) and name + ".weight" not in w and name + ".bias" not in w:
+        bias = w.optional_vector((name + ".bias", n))
+        if BARE.fullmatch(name) and name + ".weight" not in w:
             y = ops.rows(to, n, dtype)
             ones = ops.constant(f"ones.{n}", [1.0] * n)
-            rows.norm_into(ops, x, RowNorm(ones, n, self.eps, mean=not self.rms), y)
+            rows.norm_into(ops, x, RowNorm(ones, n, self.eps, mean=not self.rms, bias=bias), y)
             return y
-        norm, bias = w.vector((name + ".weight", n)), w.optional_vector((name + ".bias", n))
+        norm = w.vector((name + ".weight", n))
         if self.rms:
             return ops.rms_norm(to, x, norm, self.eps, dtype, bias)
         y = ops.rows(to, n, dtype)

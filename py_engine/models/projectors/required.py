@@ -42,7 +42,7 @@ NEEDED: dict[str, str] = {
     "a.blk.N.ffn_norm.bias a.blk.N.ffn_norm_1.bias a.blk.N.norm_conv.bias": "d1omni_a granite_speech lfm2a parakeet",
     "a.blk.N.conv_dw.bias mm.a.mlp.0.bias": "d1omni_a lfm2a",
     "mm.a.mlp.4.bias mm.a.mlp.5.bias mm.a.mlp.6.bias": "d1omni_a",
-    "a.blk.N.conv_norm_mean": "parakeet",
+    "a.blk.N.conv_norm_mean a.blk.N.ln1.weight a.blk.N.ln2.weight": "parakeet",
     "a.conv1d.1.bias a.conv1d.2.bias": "glma meralion mimo_audio musicflamingo qwen2a ultravox voxtral",
     "a.conv1d.3.bias a.conv1d.5.bias a.conv1d.6.bias a.pre_encode.out.bias": "d1omni_a lfm2a parakeet",
     "a.conv2d.1.bias a.conv2d.2.bias a.conv2d.3.bias": "dots3note_a qwen3a",
