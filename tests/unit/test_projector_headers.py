@@ -15,15 +15,6 @@ from tests.support.media import VISION, header_of
 from tests.support.projector_headers import refusal
 
 
-def test_layer_norms_of_queries_are_refused() -> None:
-    """They are RMS norms in the one InternVL that has them."""
-    header = header_of(VISION / "internvl.mmproj.gguf")
-    name = "v.blk.0.attn_{}_norm.weight"
-    norms = {name.format(part): replace(header.tensors["v.blk.0.ln1.weight"], name=name.format(part)) for part in "qk"}
-    with pytest.raises(WispError, match="Layer norms"):
-        make_plan(replace(header, tensors=header.tensors | norms), Device(), PlanOptions(1, 1, "f16"))
-
-
 @pytest.mark.parametrize(
     ("metadata", "without", "code"),
     [

@@ -110,11 +110,10 @@ class Block:
         tower, w, ops, b = self.stages.tower, self.stages.w, self.ops, self.b
         normed, norm = self.norms.apply(b + "ln1", x, "normed", for_product=True), None
         if b + "attn_q_norm.weight" in w:
-            if not self.norms.rms:  # llama.cpp's are then layer norms; no published model has them
-                raise WispError("Layer norms of queries and keys are not supported.", "unsupported_architecture")
             size = w.size(b + "attn_q_norm.weight")
             weight = w.vector(*((b + f"attn_{name}_norm.weight", size) for name in "qk"))
-            norm = HeadNorm(weight, across_heads=size != tower.head_dim, norm_values=self.norm_values)
+            across = size != tower.head_dim
+            norm = HeadNorm(weight, across_heads=across, layer_norm=not self.norms.rms, norm_values=self.norm_values)
         queries = split_qkv(self.stages, normed, b, self.cache) if self.rope.dim == 0 and norm is None else None
         if queries is None:
             y = self.arranged(qkv(self.stages, normed, b))

@@ -76,6 +76,9 @@ def block(file: GgufFile, c: Settings, i: int, *, fused: bool = False, gate: boo
     else:
         for name, size in (("q", q), ("k", kv), ("v", kv)):
             linear(file, f"{b}attn_{name}", size, n, bias=bias, gain=1.5)
+    if "qk_norms" in c:  # of each head, or of all together
+        for name, size in (("q", q), ("k", kv)):
+            file.vector(f"{b}attn_{name}_norm.weight", head if c["qk_norms"][i] == "head" else size, mean=1.0)
     linear(file, b + "attn_out", n, q, bias=bias)
     file.norm(b + "ln2", n, bias=has.get("norm_bias", False))
     if not has.get("network", True):
