@@ -67,6 +67,11 @@ def test_step3_vls_pictures_have_a_longest_side_without_the_key(size: int | None
     assert Projector.from_gguf(other).need_vision().longest_edge == 3024
 
 
+@pytest.mark.parametrize("part", ["q", "k"])
+def test_norms_of_queries_or_keys_alone_are_refused(part: str) -> None:
+    assert refusal("cohere2v.norms", {}, f"v.blk.1.attn_{part}_norm.weight") == "unsupported_architecture"
+
+
 def test_encoders_of_sound_of_unknown_types_are_refused() -> None:
     """Also beside pictures."""
     header = header_of(VISION / "mimo.mmproj.gguf")

@@ -109,7 +109,7 @@ class Block:
     def _attention(self, x: Buffer) -> Buffer:
         tower, w, ops, b = self.stages.tower, self.stages.w, self.ops, self.b
         normed, norm = self.norms.apply(b + "ln1", x, "normed", for_product=True), None
-        if b + "attn_q_norm.weight" in w:
+        if w.has_all([b + f"attn_{name}_norm.weight" for name in "qk"]):
             size = w.size(b + "attn_q_norm.weight")
             weight = w.vector(*((b + f"attn_{name}_norm.weight", size) for name in "qk"))
             across = size != tower.head_dim

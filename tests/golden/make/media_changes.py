@@ -145,6 +145,25 @@ def in_blocks(before: str, name: str, beside: str, axis: int) -> Change:
     return change
 
 
+def head_norms(before: str, length: int) -> Change:
+    """Norms of queries and keys in every block. llama.cpp takes those of all heads together beside divided matrices."""
+    return both(
+        *(in_blocks(f"{before}blk.", f"attn_{part}_norm.weight", "ln1.weight", 0) for part in "qk"),
+        *(cut(f"{before}blk.", f".attn_{part}_norm.weight", length) for part in "qk"),
+    )
+
+
+def cut(before: str, end: str, length: int) -> Change:
+    """The first values of vectors."""
+
+    def change(file: GgufFile) -> None:
+        for name in file.tensors:
+            if name.startswith(before) and name.endswith(end):
+                file.tensors[name] = file.tensors[name][:length]
+
+    return change
+
+
 # -- what belongs together --------------------------------------------------------------------------------------------
 
 
@@ -158,6 +177,8 @@ def shapes(file: GgufFile, keys: Mapping[str, Any], side: str, random: np.random
     if blocks and heads:
         for count in [count for count in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16) if n % (4 * count) == 0 and count != heads]:
             yield f"{side} {count} heads", with_value(f"{side}.attention.head_count", count), 0.2
+        yield f"{side} norms of heads", head_norms(before, n // heads), 0.3
+        yield f"{side} norms of queries and keys", head_norms(before, n), 0.3
     if blocks and layers > 1:
         yield f"{side} {layers - 1} blocks", with_blocks(side, layers, layers - 1), 0.5
         for more in (layers + 1, layers + 3):
