@@ -8,6 +8,8 @@ import pytest
 from py_engine.errors import WispError
 from py_engine.media.projector import Projector
 from py_engine.models.projectors.tower import towers
+from py_engine.plan.kernels import Device
+from py_engine.planner import PlanOptions, make_plan
 from tests.support.media import VISION, header_of
 from tests.support.projector_headers import refusal
 
@@ -101,3 +103,16 @@ def test_encoders_of_sound_of_unknown_types_are_refused() -> None:
 )
 def test_bad_headers_of_mimos_sound_are_refused(metadata: dict[str, Any], without: str, code: str) -> None:
     assert refusal("mimo", metadata, without) == code
+
+
+@pytest.mark.parametrize(("name", "norms"), [("ultravox", []), ("ultravox", ["post_ln"]), ("glma", ["post_ln"])])
+def test_the_norm_after_whispers_blocks_is_that_of_the_file(name: str, norms: list[str]) -> None:
+    """llama.cpp applies it wherever it is, also beside GLM-ASR's own, and needs it nowhere."""
+    header = header_of(VISION / f"{name}.mmproj.gguf")
+    tensors = {key: info for key, info in header.tensors.items() if not key.startswith("a.post_ln.")}
+    like = header.tensors["a.blk.0.ln1.weight"]
+    tensors |= {key: replace(like, name=key) for norm in norms for key in (f"a.{norm}.weight", f"a.{norm}.bias")}
+    plan = make_plan(replace(header, tensors=tensors), Device(), PlanOptions(1, 1, "f16"))
+    bound = [getattr(op.bindings.get("norm"), "name", "") for ops in plan.lists.values() for op in ops]
+    assert bound.count("a.post_ln.weight") == len(norms)
+    assert bound.count("mm.a.norm_pre.weight") == 1

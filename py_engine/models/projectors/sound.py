@@ -87,8 +87,15 @@ def _whisper(s: Stages) -> EncoderPlan:
         pooled = ops.rows("pooled", n)
         rows.gather(ops, x, n, s.taps("pool", 2), pooled)
         x = pooled
-    last = "mm.a.norm_pre" if tower.kind == "glma" else "a.post_ln"
-    return PROJECTORS[tower.kind](s, norms.apply(last, x, "encoded"))
+    x = _normed(s, norms, x)
+    if tower.kind == "glma":
+        x = norms.apply("mm.a.norm_pre", x, "read")
+    return PROJECTORS[tower.kind](s, x)
+
+
+def _normed(s: Stages, norms: Norms, x: Buffer) -> Buffer:
+    """The norm after the blocks, if the file has it."""
+    return norms.apply("a.post_ln", x, "encoded") if "a.post_ln.weight" in s.w else x
 
 
 def _stacked(s: Stages, x: Buffer) -> tuple[Buffer, int]:
@@ -169,7 +176,7 @@ def _qwen3a(s: Stages) -> EncoderPlan:
     _positions(s, x)
     norms = Norms(s, rms=False, eps=tower.eps)
     _blocks(s, norms, x)
-    y, width = hidden(s, norms.apply("a.post_ln", x, "encoded", for_product=True), "mm.a.mlp.1", n, "gelu_erf")
+    y, width = hidden(s, _normed(s, norms, x), "mm.a.mlp.1", n, "gelu_erf")
     return finish(s, y, "mm.a.mlp.2", width)
 
 
