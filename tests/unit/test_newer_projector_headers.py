@@ -69,6 +69,10 @@ def test_step3_vls_pictures_have_a_longest_side_without_the_key(size: int | None
     assert Projector.from_gguf(other).need_vision().longest_edge == 3024
 
 
+def test_norms_of_queries_are_of_a_head_or_of_all() -> None:
+    assert refusal("cohere2v.norms", {"clip.vision.attention.head_count": 8}, "none") == "bad_tensor_shape"
+
+
 @pytest.mark.parametrize("part", ["q", "k"])
 def test_norms_of_queries_or_keys_alone_are_refused(part: str) -> None:
     assert refusal("cohere2v.norms", {}, f"v.blk.1.attn_{part}_norm.weight") == "unsupported_architecture"

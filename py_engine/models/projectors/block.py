@@ -111,6 +111,9 @@ class Block:
         normed, norm = self.norms.apply(b + "ln1", x, "normed", for_product=True), None
         if w.has_all([b + f"attn_{name}_norm.weight" for name in "qk"]):
             size = w.size(b + "attn_q_norm.weight")
+            if size not in (tower.head_dim, tower.widths[0]):
+                what = f"Tensor {b}attn_q_norm.weight has {size} values; heads have {tower.head_dim}."
+                raise WispError(what, "bad_tensor_shape")
             weight = w.vector(*((b + f"attn_{name}_norm.weight", size) for name in "qk"))
             across = size != tower.head_dim
             norm = HeadNorm(weight, across_heads=across, layer_norm=not self.norms.rms, norm_values=self.norm_values)
