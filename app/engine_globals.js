@@ -8,7 +8,7 @@
  *   wispHashes       hash-wasm, for wispShards
  *   wispAssets       URLs: {grammar, media, cpu}, and in the page's worker those it was booted with (boot.js)
  *   wispMedia        () => Promise; imports py_engine/media/media.js on first use
- *   wispDecodeSound  (bytes) => Promise<Float32Array>, mono at 16 kHz
+ *   wispDecodeSound  (bytes, rate) => Promise<Float32Array>, mono, so many samples a second
  *   wispReadPdf      (bytes, signal) => Promise<string>, the text; only where pages are
  *   wispStartTrial   (url) => Trial | null, of app/answers/grammar_trial.js; only where pages are
  *   wispLoadPackage  (name) => Promise; loads a compiled wheel (numpy) on first use

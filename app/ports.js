@@ -12,7 +12,7 @@
  *   from the worker  "hello" {lock, gpu}: the Web Lock that the worker holds while it runs; whether it has WebGPU
  *                    "dead" {message}: why it ends now
  *                    "downloads": it needs a page's download workers
- *                    "decodeSound", "readPdf" {bytes, answer}: a page reads the file, and posts {result} or {error} to the port;
+ *                    "decodeSound" {bytes, rate, answer}, "readPdf" {bytes, answer}: a page reads the file, and posts {result} or {error} to the port;
  *                    a message on the port stops it
  *                    "trial" {url, port, control}: a page starts a worker with that script, gives it the port, and ends
  *                    it at a message on `control`; it posts one there if the script does not load
@@ -65,12 +65,13 @@ export class Ports {
   }
 
   /**
-   * Lets a page read a file. It decodes sound, since workers have no audio context, to mono at 16 kHz; of a PDF file it
+   * Lets a page read a file. It decodes sound, since workers have no audio context, to mono; of a PDF file it
    * gives the text, since its reader starts a worker.
    * @param {"decodeSound" | "readPdf"} kind @param {Uint8Array} bytes of the file
+   * @param {{ rate?: number }} how samples of sound a second
    * @param {AbortSignal} [signal] @returns {Promise<any>}
    */
-  askToRead(kind, bytes, signal) {
+  askToRead(kind, bytes, how, signal) {
     const page = this.#pagePorts.at(0);
     if (!page) return Promise.reject(new Error("no page is open"));
     const { port1, port2 } = new MessageChannel();
@@ -83,7 +84,7 @@ export class Ports {
         else resolve(data.result);
       };
       signal?.addEventListener("abort", () => this.#asked.delete(asked) && port1.postMessage("stop"), { once: true });
-      page.postMessage({ kind, bytes, answer: port2 }, [port2, bytes.buffer]);
+      page.postMessage({ kind, bytes, ...how, answer: port2 }, [port2, bytes.buffer]);
     });
   }
 

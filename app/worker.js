@@ -29,8 +29,8 @@ async function boot(assets, report) {
     return /** @type {Promise<any>} */ (loading.get(name));
   };
   provide(assets, loadPackage, {
-    wispDecodeSound: (bytes) => ports.askToRead("decodeSound", bytes),
-    wispReadPdf: (bytes, signal) => ports.askToRead("readPdf", bytes, signal),
+    wispDecodeSound: (bytes, rate) => ports.askToRead("decodeSound", bytes, { rate }),
+    wispReadPdf: (bytes, signal) => ports.askToRead("readPdf", bytes, {}, signal),
     wispStartTrial: (url) => ports.startTrial(url),
   });
   const gc = pyodide.pyimport("gc");

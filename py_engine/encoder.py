@@ -75,7 +75,7 @@ class Encoder:
         for chunk in chunks:
             part = chunk.part
             if isinstance(part, Piece):
-                pixels = np.frombuffer(part.pixels, np.uint8).reshape(part.size[1], part.size[0], 3)
+                pixels = np.frombuffer(part.pixels, np.uint8).reshape(part.shape)
                 inputs.append(Stacked(pixels, part.stacked) if part.stacked else pixels)
             else:
                 inputs.append(part.mel)

@@ -55,6 +55,32 @@ void gather_work(const gather_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   }
 }
 
+u32 nearest_code_chunks(const nearest_code_call *r) { return divided(batch_size(r->state), 16); }
+
+// wgsl/nearest_code.wgsl describes it. A tap's weight is the best score until all codes were compared.
+void nearest_code_work(const nearest_code_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const Format *f = &formats[r->type];
+  const u32 n = batch_size(r->state), cols = r->cols;
+  f32 *code = (f32 *)scratch;
+  Tap *taps = AT(Tap, r->taps) + r->tap;
+  EACH_ROW(m, n) taps[m * r->taps_stride] = (Tap){0, -__builtin_inff()};
+  for (u32 c = 0; c < r->codes; c++) {
+    matrix_row(f, r->w, cols, c, code, code + cols);
+    EACH_ROW(m, n) {
+      const f32 *x = ROW(r->x, r->x_stride, m);
+      f32 score = 0;
+      for (u32 k = 0; k < cols; k++) score += code[k] * (2 * x[k] - code[k]);
+      if (score > taps[m * r->taps_stride].weight) taps[m * r->taps_stride] = (Tap){c, score};
+    }
+  }
+  EACH_ROW(m, n) {
+    Tap *tap = taps + m * r->taps_stride;
+    matrix_row(f, r->w, cols, tap->row, code, code + cols);
+    add_scaled_row(ROW(r->x, r->x_stride, m), code, -1, cols);
+    *tap = (Tap){r->row0 + tap->row, 1};
+  }
+}
+
 u32 unfold_chunks(const unfold_call *r) { return divided(batch_size(r->state), UP(4096, r->cols * r->count)); }
 
 void unfold_work(const unfold_call *r, u32 chunk, u32 chunks, u8 *scratch) {

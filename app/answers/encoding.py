@@ -48,6 +48,5 @@ def _encoded(chunk: MediaChunk, media: Media) -> dict[str, Any]:
         "positions": array("i", (n for place in chunk.positions() for n in place)) if chunk.mrope else None,
     }
     if isinstance(chunk.part, Piece):
-        across, down = chunk.part.size
-        return found | {"pixels": chunk.part.pixels, "pixelsShape": [down, across, 3]}
+        return found | {"pixels": chunk.part.pixels, "pixelsShape": list(chunk.part.shape)}
     return found | {"mel": chunk.part.mel, "melShape": list(chunk.part.mel.shape)}

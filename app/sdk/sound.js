@@ -1,10 +1,11 @@
 /** Decodes sound for the engine: only pages have an audio context. The browser decodes in a thread of its own. */
 
-const RATE = 16_000; // samples a second
-
-/** @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<Float32Array<ArrayBuffer>>} mono at 16 kHz */
-export async function samplesOf(bytes) {
-  const buffer = await new OfflineAudioContext(1, 1, RATE).decodeAudioData(bytes.buffer);
+/**
+ * @param {Uint8Array<ArrayBuffer>} bytes @param {number} rate samples a second
+ * @returns {Promise<Float32Array<ArrayBuffer>>} mono
+ */
+export async function samplesOf(bytes, rate) {
+  const buffer = await new OfflineAudioContext(1, 1, rate).decodeAudioData(bytes.buffer);
   const samples = new Float32Array(buffer.length);
   for (let c = 0; c < buffer.numberOfChannels; c++) {
     const channel = buffer.getChannelData(c);
@@ -13,10 +14,10 @@ export async function samplesOf(bytes) {
   return samples;
 }
 
-/** @param {{ bytes: Uint8Array<ArrayBuffer>, answer: MessagePort }} message gets {result} or {error} */
-export async function decodeSound({ bytes, answer }) {
+/** @param {{ bytes: Uint8Array<ArrayBuffer>, rate: number, answer: MessagePort }} message gets {result} or {error} */
+export async function decodeSound({ bytes, rate, answer }) {
   try {
-    const samples = await samplesOf(bytes);
+    const samples = await samplesOf(bytes, rate);
     answer.postMessage({ result: samples }, [samples.buffer]);
   } catch (/** @type {any} */ error) {
     answer.postMessage({ error: String(error?.message ?? error) });

@@ -128,6 +128,7 @@ FIELDS: dict[str, list[str]] = {
         "logprobs": "state rows_most vocab logits stride sampling tokens tokens_stride logprobs",
         "patches": "state side pixels places values y y_stride",
         "gather": "state w type plain_stride row0 rows cols taps taps_stride tap0 count add first y y_stride",
+        "nearest_code": "state w type codes row0 cols tap taps taps_stride x x_stride",
         "unfold": "state cols taps count x x_stride y y_stride",
         "shift_scale": "state cols factor shift x x_stride",
         "matmul_transposed": "state w type rows cols x x_stride y y_stride",

@@ -45,6 +45,14 @@ def unfold(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def nearest_code(m: Calls, op: Op) -> None:
+    m.add(
+        "nearest_code", state=state_of(m, op), **_matrix(m, op), codes=op.consts["codes"], row0=op.consts["row0"],
+        cols=op.params["COLS"], tap=op.consts["tap"], taps=m.address(op, "taps"), taps_stride=op.consts["taps_stride"],
+        x=m.address(op, "x"), x_stride=op.consts["x_stride"],
+    )  # fmt: skip
+
+
 def shift_scale(m: Calls, op: Op) -> None:
     factor = op.bindings["factor"]
     cols = factor.cols if isinstance(factor, Weight) else factor.shape[1]
@@ -143,7 +151,7 @@ def scratch_bytes(op: Op, unit: int) -> int:
     """Memory that an op needs for itself in one thread. `unit`: bytes of a dequantised unit of a matrix."""
     x = op.bindings.get("x")
     match op.kernel:
-        case "gather" | "matmul_transposed":
+        case "gather" | "matmul_transposed" | "nearest_code":
             return 4 * int(op.params["COLS"]) + unit
         case "depthwise":
             return 16 * int(op.params["TAPS"]) + unit
@@ -159,6 +167,6 @@ def scratch_bytes(op: Op, unit: int) -> int:
 
 
 CALLS = (
-    patches, gather, unfold, shift_scale, matmul_transposed, depthwise, subsample, relative_attention,
+    patches, gather, nearest_code, unfold, shift_scale, matmul_transposed, depthwise, subsample, relative_attention,
     relative_attention_all, softmax, column_norms, response_norm, grid_heads,
 )  # fmt: skip

@@ -163,6 +163,14 @@ def gather(c: Call) -> None:
     y[:] = total
 
 
+def nearest_code(c: Call) -> None:
+    x, codes = c["x"][: c.n, : c.params["COLS"]], c["w"][np.arange(c.consts["codes"])]
+    nearest = (2 * (x @ codes.T) - (codes * codes).sum(axis=1)).argmax(axis=1)
+    x -= codes[nearest]
+    c["taps"][: c.n, c.consts["tap"], 0] = nearest + c.consts["row0"]
+    c["taps"][: c.n, c.consts["tap"], 1] = np.ones(1, np.float32).view(np.uint32)
+
+
 def clamp(c: Call) -> None:
     cols, first = c.params["COLS"], c.consts["first"]
     y, limits = c["y"][: c.n, first : first + cols], c["limits"].reshape(-1)
@@ -261,7 +269,8 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         attention_merge, pool, pick_rows,
         normalize, shortconv, shortconv_all, gate, scale_by, route, experts, group_experts, weighted_sum, sample_best,
         sample_shape, sample_draw, sample, advance, draft_rows, draft_states, logprobs, read, patches, gather, unfold,
-        clamp, shift_scale, matmul_transposed, depthwise, subsample, relative_attention, relative_attention_all,
+        nearest_code, clamp, shift_scale, matmul_transposed, depthwise, subsample, relative_attention,
+        relative_attention_all,
         softmax, column_norms, response_norm, grid_heads, ssm_conv,
         ssm_window, ssm_scan, gated_norm, head_products, head_products_transposed, latent_append, latent_expansion,
         add_low_rank, expert_low_rank, add_expert_low_rank, add_direction, altup_predict,

@@ -13,8 +13,9 @@ from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import plane_taps
 from py_engine.encode.positions import resized, turns
 from py_engine.errors import WispError
-from py_engine.media.kinds import LLAVA, MOBILE_VLM
+from py_engine.media.kinds import FINE, LLAVA, MOBILE_VLM
 from py_engine.media.layout import Layout
+from py_engine.models.projectors import step
 from py_engine.models.projectors.position_table import KERNELS, TWO_TABLES
 from py_engine.models.projectors.tower import Tower
 from py_engine.plan.encoder import EncoderPlan
@@ -35,11 +36,19 @@ class Grid:
 
 
 def arrange(tower: Tower, plan: EncoderPlan, pictures: list[Array]) -> EncoderBatch:
-    """The inputs for pictures, uint8 (height, width, 3) each. Their sizes are multiples of merged patches."""
-    layout = _layout(tower, plan, tuple((picture.shape[0], picture.shape[1]) for picture in pictures))
+    """The inputs for pictures, uint8 (height, width, 3) each. Their sizes are multiples of merged patches.
+
+    Pictures whose values are no bytes have their 256ths below them.
+    """
+    layout = _layout(tower, plan, tuple(_size(tower, picture) for picture in pictures))
     pixels = [_whole_words(picture.reshape(-1)) for picture in pictures]
     begins = np.cumsum([0, *map(len, pixels)]).tolist()
     return layout.with_contents([("pixels", at, flat) for at, flat in zip(begins, pixels, strict=False)])
+
+
+def _size(tower: Tower, picture: Array) -> tuple[int, int]:
+    """Height and width."""
+    return picture.shape[0] // (1 + (tower.kind in FINE)), picture.shape[1]
 
 
 def _whole_words(data: Array) -> Array:
@@ -79,7 +88,7 @@ def groups(tower: Tower, plan: EncoderPlan, pictures: list[Array]) -> Iterator[l
         fit = max(1, min(count, most // _rows(tower, pictures[0])))
         count = -(-len(pictures) // -(-len(pictures) // fit))
     for picture in pictures:
-        height, width = picture.shape[:2]
+        height, width = _size(tower, picture)
         rows = _rows(tower, picture)
         if rows > most:
             raise WispError(
@@ -96,7 +105,8 @@ def groups(tower: Tower, plan: EncoderPlan, pictures: list[Array]) -> Iterator[l
 
 
 def _rows(tower: Tower, picture: Array) -> int:
-    return (picture.shape[0] // tower.patch) * (picture.shape[1] // tower.patch) + tower.class_rows
+    height, width = _size(tower, picture)
+    return (height // tower.patch) * (width // tower.patch) + tower.class_rows
 
 
 def _grid(tower: Tower, height: int, width: int) -> Grid:
@@ -106,7 +116,7 @@ def _grid(tower: Tower, height: int, width: int) -> Grid:
         raise WispError(
             f"A picture of {width} x {height} pixels is not made of squares of {side} pixels.", "invalid_value"
         )
-    h, w, s = height // tower.patch, width // tower.patch, tower.merge
+    h, w, s = height // tower.patch, width // tower.patch, tower.square
     squares = _squares(np.arange(h * w).reshape(h, w), s)
     if tower.kind in BY_COLUMNS:
         squares = squares.swapaxes(0, 1)
@@ -139,13 +149,17 @@ def _places_of_pixels(
     tower: Tower, batch: EncoderBatch, shapes: tuple[tuple[int, int], ...], grids: list[Grid]
 ) -> None:
     """Where each patch begins in the bytes of the pictures; a class token has no pixels."""
-    places, begin = [], 0
+    places, below, begin, fine = [], [], 0, tower.kind in FINE
     for (height, width), grid in zip(shapes, grids, strict=True):
         stride = 3 * width
         first = begin + tower.patch * (grid.place[:, 0] * stride + 3 * grid.place[:, 1])
         places.append(np.stack([first, np.full_like(first, stride)], axis=1))
         places.append(np.zeros((tower.class_rows, 2), np.int64))
-        begin += -(-3 * height * width // 4) * 4
+        if fine:
+            below.append(np.stack([first + height * stride, np.full_like(first, stride)], axis=1))
+        begin += -(-3 * height * width * (1 + fine) // 4) * 4
+    if fine:
+        batch.write("fractions", np.concatenate(below).astype(np.uint32)[:, None])
     if batch.takes("colours"):
         count = sum(map(len, places))
         batch.write_taps("colours", np.arange(3 * count).reshape(count, 3))
@@ -254,6 +268,9 @@ def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[in
     """Which rows become one, and in which order the results are."""
     if tower.queries:
         return
+    if tower.kind == "step3vl":
+        _halved(batch, grids)
+        return
     count = tower.merge**2
     begins = np.cumsum([0, *sizes])
     skip = int(tower.kind in LLAVA)  # llama.cpp drops the first patch in place of the class token
@@ -277,6 +294,17 @@ def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[in
         firsts = np.cumsum([0, *batch.tokens])
         order = np.concatenate([first + grid.order for first, grid in zip(firsts, grids, strict=False)])
         batch.write_taps("order", order[:, None])
+
+
+def _halved(batch: EncoderBatch, grids: list[Grid]) -> None:
+    """Two convolutions over the patches of each picture, which halve its sides."""
+    shapes = [(grid.height, grid.width) for grid in grids]
+    for name, rows in ((step.HALVES, "halves"), (step.QUARTERS, "tokens")):
+        firsts = np.cumsum([0, *(height * width for height, width in shapes)])
+        found = [plane_taps(1, *shape, rows_first=True) for shape in shapes]
+        ids = np.concatenate([first + each[0] for first, each in zip(firsts, found, strict=False)])
+        batch.write_taps(name, ids, np.concatenate([each[1] for each in found]))
+        batch.rows[rows], shapes = len(ids), [(height, width) for *_, height, width in found]
 
 
 def _mobile(batch: EncoderBatch, grids: list[Grid], chosen: Array) -> None:

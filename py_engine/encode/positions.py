@@ -13,7 +13,7 @@ from py_engine.models.projectors.tower import Tower
 
 OFFSET = 0.1  # of a grid's size
 CUBIC = -0.75  # of the cubic convolution
-COLUMN_FIRST = ("gemma4v", "kimivl", "kimik25", "llama4", "muse-glimmer")
+COLUMN_FIRST = ("gemma4v", "kimivl", "kimik25", "llama4", "muse-glimmer", "step3vl")
 FROM_ONE = ("llama4", "muse-glimmer")  # types whose rows and columns count from 1
 BASES = {"gemma4v": 100.0}  # of the frequencies; 10000 for the others
 

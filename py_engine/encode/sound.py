@@ -7,10 +7,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from py_engine.encode import dots3_sound, mimo_audio
 from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import line_taps, plane_taps
 from py_engine.errors import WispError
-from py_engine.media.kinds import POOLED
+from py_engine.media.kinds import LFM2_SOUND, POOLED
 from py_engine.models.projectors import fastconformer
 from py_engine.models.projectors.conformer import KERNEL, WINDOW
 from py_engine.models.projectors.sound import FRAMES
@@ -33,15 +34,18 @@ def arrange(tower: Tower, plan: EncoderPlan, mel: Array) -> EncoderBatch:
     if most:
         raise WispError(f"A spectrum of {mel.shape[1]} frames is too long for this projector.", "invalid_value")
     frames = np.ascontiguousarray(mel.T, np.float32)
-    if taps is not None:
-        ids, inside = taps
-        frames = frames.reshape(-1)[ids] * inside.astype(np.float32)
-    return layout.with_contents([("frames", 0, layout.padded("frames", frames))])
+    if taps is None:
+        return layout.with_contents([("frames", 0, layout.padded("frames", frames))])
+    unfolded = ((name, frames.reshape(-1)[ids] * inside.astype(np.float32)) for name, (ids, inside) in taps.items())
+    return layout.with_contents([(name, 0, layout.padded(name, rows)) for name, rows in unfolded])
 
 
 @lru_cache(LAYOUTS)
-def _layout(tower: Tower, plan: EncoderPlan, frames: int) -> tuple[EncoderBatch, Taps | None]:
-    """The inputs for so many frames, without them; of a convolution in two dimensions, also the first one's taps."""
+def _layout(tower: Tower, plan: EncoderPlan, frames: int) -> tuple[EncoderBatch, dict[str, Taps] | None]:
+    """The inputs for so many frames, without them; of a convolution in two dimensions, also the first one's taps.
+
+    These are by the name of the input that has the frames.
+    """
     batch = EncoderBatch(plan, "audio")
     return batch, BUILDERS.get(tower.kind, _whisper)(tower, batch, frames)
 
@@ -76,7 +80,7 @@ def _between_ends(batch: EncoderBatch, tokens: int) -> None:
     batch.rows["ended"], batch.tokens = tokens + 2, [tokens + 2]
 
 
-def _hundreds(tower: Tower, batch: EncoderBatch, frames: int) -> Taps:
+def _hundreds(tower: Tower, batch: EncoderBatch, frames: int) -> dict[str, Taps]:
     """Each hundred frames is convolved on its own."""
     parts = frames // FRAMES
     ids, inside, frames, bins = plane_taps(parts, FRAMES, tower.mels)
@@ -90,14 +94,14 @@ def _hundreds(tower: Tower, batch: EncoderBatch, frames: int) -> Taps:
     batch.write_taps("bins", np.arange(tokens * bins).reshape(tokens, bins))
     batch.write_taps("positions", np.tile(np.arange(frames), parts)[:, None])
     batch.rows["tokens"], batch.tokens = tokens, [tokens]
-    return first
+    return {"frames": first}
 
 
 def _frames(tower: Tower, batch: EncoderBatch, frames: int) -> None:
     batch.rows, batch.tokens = {"tokens": frames}, [frames]
 
 
-def _conformer(tower: Tower, batch: EncoderBatch, frames: int) -> Taps:
+def _conformer(tower: Tower, batch: EncoderBatch, frames: int) -> dict[str, Taps]:
     ids, inside, frames, bins = plane_taps(1, frames, tower.mels, rows_first=True)
     first = ids, inside
     batch.rows = {"first": len(ids), "first_frames": frames, "distances": WINDOW}
@@ -109,7 +113,7 @@ def _conformer(tower: Tower, batch: EncoderBatch, frames: int) -> Taps:
     recent = np.arange(tokens)[:, None] + np.arange(1 - KERNEL, 1)
     batch.write_taps("recent", np.maximum(recent, 0), recent >= 0)
     batch.tokens = [tokens]
-    return first
+    return {"frames": first}
 
 
 def _near(batch: EncoderBatch, rows: int, kernel: int) -> None:
@@ -156,10 +160,12 @@ def _sinusoids(distances: Array, width: int) -> Array:
     return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(distances), width).astype(np.float32)
 
 
-BUILDERS: dict[str, Callable[[Tower, EncoderBatch, int], Taps | None]] = {
+BUILDERS: dict[str, Callable[[Tower, EncoderBatch, int], dict[str, Taps] | None]] = {
+    "dots3note_a": dots3_sound.arrange,
     "gemma4a": _conformer,
     "gemma4ua": _frames,
     "granite_speech": _granite_speech,
-    **dict.fromkeys(("lfm2a", "parakeet"), _fastconformer),
+    **dict.fromkeys((*LFM2_SOUND, "parakeet"), _fastconformer),
+    "mimo_audio": mimo_audio.arrange,
     "qwen3a": _hundreds,
 }  # others are Whisper's

@@ -8,14 +8,16 @@ from math import prod
 from py_engine.files.gguf_header import Header, TensorInfo
 
 PROJECTOR = "clip"  # the architecture of projectors
+# Ends of names of what is read matrix by matrix: those of a mixture, as a text model's, and codebooks.
+MATRICES = ("_exps.weight", "rvq.codebook.weight", "code_embd.weight")
 TABLES = (".proj_query", ".query", ".img_pos")  # ends of names
 
 
 def flattened(header: Header) -> Header:
-    """The header with every tensor of at most two dimensions: records are then cut between rows of the matrices.
+    """The header with every tensor of at most two dimensions, but those of experts and codebooks.
 
-    The bytes are the same. A kernel becomes (outputs, everything else), a table of positions or queries
-    (everything else, width).
+    Records are then cut between rows of the matrices. The bytes are the same. A kernel becomes (outputs, everything
+    else), a table of positions or queries (everything else, width).
     """
     if header.metadata.get("general.architecture") != PROJECTOR:
         return header
@@ -23,7 +25,7 @@ def flattened(header: Header) -> Header:
 
 
 def _flat(info: TensorInfo) -> TensorInfo:
-    if len(info.shape) <= 2:
+    if len(info.shape) <= 2 or info.name.endswith(MATRICES):
         return info
     *inner, rows = info.shape
     if "position_embd" in info.name or "sam.pos_embd" in info.name or info.name.endswith(TABLES):

@@ -64,7 +64,7 @@ _AROUND = {
     **dict.fromkeys(("llama4", "muse-glimmer"), _Around("<|image_start|>", "<|image_end|>")),
     "minimax_m3": _Around("]<]start of image[>[", "]<]end of image[>["),
     "paddleocr": _Around("<|IMAGE_START|>", "<|IMAGE_END|>"),
-    "dots_ocr": _Around("<|img|>", "<|endofimg|>"),
+    **dict.fromkeys(("dots_ocr", "dots3note_v"), _Around("<|img|>", "<|endofimg|>")),
     "kimivl": _Around("<|media_start|>", "<|media_end|>"),
     "hunyuanvl": _Around("<｜hy_place▁holder▁no▁100｜>", "<｜hy_place▁holder▁no▁101｜>"),  # noqa: RUF001
     "musicflamingo": _Around("<sound>"),
@@ -93,11 +93,20 @@ _AROUND = {
         tile="<|img_row_{row}_col_{column}|>",
         before_overview=("<|img_thumbnail|>",),
     ),
+    "step3vl": _Around(
+        before_tile=("<patch_start>",),
+        after_tile=("<patch_end>",),
+        after_row=("<patch_newline>",),
+        before_overview=("<im_start>",),
+        after_overview=("<im_end>",),
+    ),
     "resampler": _MINICPM,
     "minicpmv4_6": _MINICPM,
     "voxtral": _Around("[BEGIN_AUDIO]"),
     "qwen2a": _Around("<|audio_bos|>", "<|audio_eos|>"),
     "qwen3a": _Around("<|audio_start|>", "<|audio_end|>"),
+    "mimo_audio": _Around("<|mimo_audio_start|>", "<|mimo_audio_end|>"),
+    "dots3note_a": _Around("<|audio_comp_start|>", "<|audio_comp_end|>"),
     **dict.fromkeys(("gemma4a", "gemma4ua"), _Around("<|audio>", "<audio|>")),
 }
 # MiniCPM-V 2.5 has all tiles between two tokens.

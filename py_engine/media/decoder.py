@@ -2,7 +2,7 @@
 
 `globalThis` has (app/worker.js)
   wispMedia()         media.js
-  wispDecodeSound     (bytes) => Promise<Float32Array>: mono at 16 kHz, decoded by a page
+  wispDecodeSound     (bytes, rate) => Promise<Float32Array>: mono, so many samples a second, decoded by a page
   wispLoadPackage     (name) => Promise: numpy, for spectra
 """
 
@@ -17,7 +17,6 @@ from pyodide.ffi import JsException, to_js
 from py_engine.errors import WispError
 from py_engine.media.encoders import Audio, Vision
 from py_engine.media.formats import MAX_SECONDS, Format, bad_media, format_of, upright
-from py_engine.media.kinds import RATE
 from py_engine.media.pieces import pieces
 from py_engine.media.prepared import Medium, Picture, Sound, Spectrum
 from py_engine.media.projector import Projector
@@ -47,7 +46,7 @@ async def _picture(vision: Vision, data: bytes, found: Format) -> Picture:
 
 
 async def _sound(audio: Audio, data: bytes, found: Format) -> Sound:
-    samples = await _samples(data, found, audio.max_seconds or MAX_SECONDS)
+    samples = await _samples(data, found, audio.max_seconds or MAX_SECONDS, audio.rate)
     if samples.length == 0:
         raise bad_media(f"the {found.name} file has no sound")
     await js.wispLoadPackage("numpy")
@@ -62,22 +61,22 @@ async def _sound(audio: Audio, data: bytes, found: Format) -> Sound:
         Spectrum(spectrum, mel.n_tokens(audio, spectrum.shape[1]), found and found.to_bytes())
         for spectrum, found in zip(mels, hashes, strict=True)
     )
-    return Sound(spectra, samples.length / RATE)
+    return Sound(spectra, samples.length / audio.rate)
 
 
-async def _samples(data: bytes, found: Format, most: int) -> Any:
-    """The samples of a file as a Float32Array, mono at 16 kHz. `most`: seconds."""
+async def _samples(data: bytes, found: Format, most: int, rate: int) -> Any:
+    """The samples of a file as a Float32Array, mono at a rate. `most`: seconds."""
     media = await js.wispMedia()
     if found.name == "WAV":
         clip = media.readWav(to_js(data))
         if clip:
             _check_length(clip.samples.length / clip.channels / clip.rate, most)
-            return media.toMono(clip)
+            return media.toMono(clip, rate)
     try:
-        samples = await js.wispDecodeSound(to_js(data))
+        samples = await js.wispDecodeSound(to_js(data), rate)
     except JsException as error:
         raise _undecodable(found, error) from None
-    _check_length(samples.length / RATE, most)
+    _check_length(samples.length / rate, most)
     return samples
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py_engine.media.kinds import SAM_SIDE, SAM_TILES
+from py_engine.media.kinds import RATE, RATES, SAM_SIDE, SAM_TILES
 from py_engine.media.layout import PLAIN, Layout
 
 
@@ -66,6 +66,7 @@ class Vision(Encoder):
     tiles: tuple[int, int] = (0, 0)  # deepseekocr2: of a picture, at least and at most
     features: tuple[int, ...] = ()  # LLaVA's: after how many blocks the projector reads rows; (): the last but one
     merged_after: int = -1  # minicpmv4_6: the block after which 2 x 2 patches become one row; -1: none
+    experts_used: int = 0  # dots3note_v: of a patch, in blocks that have a mixture
 
     @property
     def align(self) -> int:
@@ -110,6 +111,15 @@ class Speech:
 
 
 @dataclass(frozen=True)
+class Coded:
+    """What mimo_audio has of its own: codebooks between two encoders. The second one reads groups of codes."""
+
+    reaches: tuple[int, ...]  # rows before its own that a row sees in each block of the first; -1: all
+    codes: tuple[int, ...]  # of each codebook
+    n_layer: int  # of the second encoder
+
+
+@dataclass(frozen=True)
 class Audio(Encoder):
     """The encoder of sound."""
 
@@ -118,3 +128,9 @@ class Audio(Encoder):
     max_seconds: int = 0  # of a clip; 0: the type has no such limit
     speech: Speech | None = None
     kernel: int = 0  # rows of a convolution, of lfm2a and parakeet
+    coded: Coded | None = None
+
+    @property
+    def rate(self) -> int:
+        """Samples a second."""
+        return RATES.get(self.type, RATE)

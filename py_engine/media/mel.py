@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 
 from py_engine.media.encoders import Audio
-from py_engine.media.kinds import POOLED, RATE, WHISPER
+from py_engine.media.kinds import D1OMNI_SECONDS, LFM2_SOUND, POOLED, RATE, RATES, WHISPER
 
-HOP = 160  # samples between two frames
+FRAME_RATE = 100  # frames a second
+HOP = RATE // FRAME_RATE  # samples between two frames
 FLOOR = 2.0**-24  # the least energy before the logarithm; Whisper's own is 1e-10, which shows in quiet clips
 GRANITE_FLOOR = 1e-10
+MIMO_FLOOR = 1e-7
 WHISPER_FRAMES = 3000  # of a chunk: 30 s
+MINUTE = 60 * RATE  # samples
 AT_ONCE = 1000  # frames transformed in one call: the view of all windows of 42 s would exceed wasm32's 2 GiB
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -22,7 +25,7 @@ Mel = np.ndarray[Any, np.dtype[np.float32]]  # (n_mel, n_frames)
 
 
 def log_mels(audio: Audio, samples: np.ndarray[Any, Any]) -> list[Mel]:
-    """The spectra of a clip at 16 kHz: one of each audio chunk, in order."""
+    """The spectra of a clip at the encoder's rate: one of each audio chunk, in order."""
     return [np.ascontiguousarray(mel, np.float32) for mel in _MELS[audio.type](samples.astype(np.float64), audio.n_mel)]
 
 
@@ -32,9 +35,11 @@ def n_tokens(audio: Audio, n_frames: int) -> int:
         return n_frames // 100 * 13
     if audio.type == "gemma4ua":
         return n_frames
+    if audio.coded is not None:
+        return -(-((n_frames + 1) // 2 // 2) // audio.stack)
     if audio.type == "gemma4a":
         return (n_frames + 3) // 4
-    if audio.type in ("lfm2a", "parakeet"):
+    if audio.type in (*LFM2_SOUND, "parakeet", "dots3note_a"):
         return (n_frames + 7) // 8
     if audio.speech is not None:
         return -(-n_frames // audio.speech.window) * audio.speech.queries
@@ -45,15 +50,15 @@ def n_tokens(audio: Audio, n_frames: int) -> int:
 
 
 @cache
-def _bank(n_mel: int, n_fft: int, htk: bool) -> Array:
+def _bank(n_mel: int, n_fft: int, htk: bool, rate: int) -> Array:
     """Triangles over the frequencies (n_mel, n_fft / 2 + 1): on Slaney's scale with equal areas, or on HTK's."""
     if htk:
-        edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + RATE / 2 / 700), n_mel + 2) / 2595) - 1)
+        edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + rate / 2 / 700), n_mel + 2) / 2595) - 1)
     else:
         steps = np.log(6.4) / 27  # of the logarithmic part, above 1000 Hz
-        mels = np.linspace(0, 15 + np.log(RATE / 2 / 1000) / steps, n_mel + 2)
+        mels = np.linspace(0, 15 + np.log(rate / 2 / 1000) / steps, n_mel + 2)
         edges = np.where(mels < 15, mels * 200 / 3, 1000 * np.exp((mels - 15) * steps))
-    frequencies = np.arange(n_fft // 2 + 1) * RATE / n_fft
+    frequencies = np.arange(n_fft // 2 + 1) * rate / n_fft
     rising = (frequencies - edges[:-2, None]) / np.diff(edges)[:-1, None]
     falling = (edges[2:, None] - frequencies) / np.diff(edges)[1:, None]
     triangles: Array = np.maximum(0, np.minimum(rising, falling))
@@ -61,10 +66,10 @@ def _bank(n_mel: int, n_fft: int, htk: bool) -> Array:
 
 
 @cache
-def _triangles(n_mel: int, n_fft: int, htk: bool) -> list[tuple[slice, Array]]:
+def _triangles(n_mel: int, n_fft: int, htk: bool, rate: int) -> list[tuple[slice, Array]]:
     """The frequencies of each triangle, and their weights: one in sixty of the bank's, which are 0 elsewhere."""
     found = []
-    for row in _bank(n_mel, n_fft, htk):
+    for row in _bank(n_mel, n_fft, htk, rate):
         inside = np.flatnonzero(row)
         where = slice(int(inside[0]), int(inside[-1]) + 1) if len(inside) else slice(0, 0)
         found.append((where, row[where]))
@@ -78,17 +83,19 @@ def _hann(count: int, n_fft: int, at: int = 0, *, symmetric: bool = False) -> Ar
     return window
 
 
-def _energies(samples: Array, n_mel: int, window: Array, *, htk: bool = False, power: int = 2) -> Array:
+def _energies(
+    samples: Array, n_mel: int, window: Array, *, htk: bool = False, power: int = 2, rate: int = RATE
+) -> Array:
     """Mel energies (n_mel, n_frames) under a window: magnitudes to the `power` 1 or 2. `htk`: by HTK's filters."""
-    n_fft = len(window)
-    n_frames = (len(samples) - n_fft) // HOP + 1
+    n_fft, hop = len(window), rate // FRAME_RATE
+    n_frames = (len(samples) - n_fft) // hop + 1
     found = np.empty((n_mel, n_frames))
     for first in range(0, n_frames, AT_ONCE):
-        part = samples[first * HOP : (min(first + AT_ONCE, n_frames) - 1) * HOP + n_fft]
-        frames = np.lib.stride_tricks.sliding_window_view(part, n_fft)[::HOP]
+        part = samples[first * hop : (min(first + AT_ONCE, n_frames) - 1) * hop + n_fft]
+        frames = np.lib.stride_tricks.sliding_window_view(part, n_fft)[::hop]
         magnitudes = np.abs(np.fft.rfft(frames * window, axis=1))
         energies = np.ascontiguousarray((magnitudes**power).T)
-        for mel, (where, weights) in zip(found, _triangles(n_mel, n_fft, htk), strict=True):
+        for mel, (where, weights) in zip(found, _triangles(n_mel, n_fft, htk, rate), strict=True):
             mel[first : first + AT_ONCE] = weights @ energies[where]
     return found
 
@@ -126,6 +133,32 @@ def _qwen3a(samples: Array, n_mel: int) -> list[Array]:
     mel = _whisper_scale(_energies(padded, n_mel, _hann(400, 400)))[:, : len(samples) // HOP + 1]
     windows = [mel[:, at : at + 800] for at in range(0, mel.shape[1], 800)]
     return [np.pad(window, ((0, 0), (0, -window.shape[1] % 100))) for window in windows]
+
+
+def _dots3note_a(samples: Array, n_mel: int) -> list[Array]:
+    """Pieces of a minute on Whisper's scale, each on its own; reflected at both ends, but the last: silence follows.
+
+    A last piece that is shorter than a frame is dropped.
+    """
+    samples, found = np.pad(samples, (0, max(0, HOP - len(samples)))), []
+    for first in range(0, len(samples), MINUTE):
+        piece = samples[first : first + MINUTE]
+        n_frames = len(piece) // HOP
+        if n_frames:
+            after = _reflected(piece[::-1], 200)[::-1] if len(piece) == MINUTE else np.zeros(200)
+            heard = np.concatenate([_reflected(piece, 200), piece, after])
+            found.append(_whisper_scale(_energies(heard, n_mel, _hann(400, 400))[:, :n_frames]))
+    return found
+
+
+def _mimo_audio(samples: Array, n_mel: int) -> list[Array]:
+    """At 24 kHz: reflected at both ends, the natural logarithm of magnitudes. The encoder needs three frames."""
+    rate = RATES["mimo_audio"]
+    window = _hann(rate // 25, rate // 25)
+    samples, around = np.pad(samples, (0, max(0, 2 * rate // FRAME_RATE - len(samples)))), len(window) // 2
+    heard = np.concatenate([_reflected(samples, around), samples, _reflected(samples[::-1], around)[::-1]])
+    energies = _energies(heard, n_mel, window, htk=True, power=1, rate=rate)
+    return [np.log(np.maximum(energies, MIMO_FLOOR))]
 
 
 def _gemma4a(samples: Array, n_mel: int) -> list[Array]:
@@ -168,6 +201,14 @@ def _lfm2a(samples: Array, n_mel: int) -> list[Array]:
     return [log]
 
 
+def _d1omni_a(samples: Array, n_mel: int) -> list[Array]:
+    """NeMo's features of half a second or more, and of the first half minute at most."""
+    samples = samples[: D1OMNI_SECONDS * RATE]
+    samples = np.pad(samples, (0, max(0, RATE // 2 - len(samples))))
+    (log,) = _nemo(samples, n_mel)
+    return [log[:, : len(samples) // HOP]]
+
+
 def _nemo(samples: Array, n_mel: int) -> list[Array]:
     """High frequencies raised; each mel's logarithm with mean 0 and deviation 1 over the clip's whole frames.
 
@@ -184,9 +225,12 @@ def _nemo(samples: Array, n_mel: int) -> list[Array]:
 _MELS: dict[str, Callable[[Array, int], list[Array]]] = {
     **dict.fromkeys(WHISPER, _whisper),
     "qwen3a": _qwen3a,
+    "dots3note_a": _dots3note_a,
+    "mimo_audio": _mimo_audio,
     "gemma4a": _gemma4a,
     "gemma4ua": _gemma4ua,
     "lfm2a": _lfm2a,
+    "d1omni_a": _d1omni_a,
     "parakeet": _nemo,
     "granite_speech": _granite_speech,
 }

@@ -14,7 +14,7 @@ from py_engine.media.recipe import Recipe, grid_of, n_tokens
 def pieces(vision: Vision, plan: Recipe, parts: Sequence[bytes], hashes: Sequence[bytes | None]) -> tuple[Piece, ...]:
     """`parts`: the pixels of the recipe's cuts; `hashes`: their SHA-256, where the browser computed it."""
     found = tuple(
-        Piece(cut.size, pixels, n_tokens(vision, cut.size), grid_of(vision, cut.size), sha256)
+        Piece(cut.encoded, pixels, n_tokens(vision, cut.encoded), grid_of(vision, cut.encoded), sha256)
         for cut, pixels, sha256 in zip(plan.cuts, parts, hashes, strict=True)
     )
     if plan.fused > 1:

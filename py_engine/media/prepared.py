@@ -20,11 +20,17 @@ class Piece:
     """A part of a picture, or all of it, that the encoder takes as one."""
 
     size: Size
-    pixels: bytes  # (height, width, 3), before mean and deviation
+    pixels: bytes  # of `shape`, before mean and deviation
     n_tokens: int
     grid: Size  # columns and rows of tokens
     sha256: bytes | None = None  # of the pixels, where the browser computed it
     stacked: Shown | None = None  # it is an overview and tiles, below each other
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(height, width, 3). Twice the height where pixels are no bytes: their 256ths are below the whole values."""
+        width = self.size[0]
+        return len(self.pixels) // (3 * width), width, 3
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from math import prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
-from py_engine.media.encoders import Audio, Sam, Speech, Vision, Windowed
+from py_engine.media.encoders import Audio, Coded, Sam, Speech, Vision, Windowed
 from py_engine.media.kinds import (
     AUDIO_TYPES,
     BICUBIC,
@@ -21,6 +21,8 @@ from py_engine.media.kinds import (
     IN_FOURS,
     IN_TILES,
     LANCZOS,
+    LFM2,
+    LFM2_SOUND,
     LLAVA,
     MAX_SECONDS,
     MERGE_KEYS,
@@ -33,9 +35,10 @@ from py_engine.media.kinds import (
     SAM_TILES,
     SIZED_BY_FILE,
     STACKED,
+    STEP_LONGEST,
+    STEP_TILE,
     TOKEN_LIMITS,
     TOKEN_SAMPLES,
-    UNHEARD,
     VISION_TYPES,
 )
 from py_engine.media.layout import LAYOUTS, PLAIN, WITH_LINE_BREAKS
@@ -45,6 +48,8 @@ ARCHITECTURE = "clip"  # general.architecture of every projector
 MAX_TILES = 64  # of a picture
 NEMO_BINS, NEMO_WINDOW = 257, 400  # frequencies, and samples of a window, of Parakeet's spectra
 LFM2_KERNEL = 9  # rows of a convolution of lfm2a
+MAX_CODEBOOKS, MAX_CODES = 256, 1 << 16
+MAX_EXPERTS = 1024  # of a block
 LLAMA4_TILES = 3  # along a side of a picture, at most
 
 
@@ -68,7 +73,7 @@ class Projector:
         reader = Reader(header)
         vision = _vision(reader.of("vision")) if reader.has("vision") else None
         # Gemma 3n's encoder of sound is ignored; llama.cpp ignores it, too
-        images_only = vision is not None and (vision.type == "gemma3nv" or reader.of("audio").name() in UNHEARD)
+        images_only = vision is not None and vision.type == "gemma3nv"
         audio = _audio(reader.of("audio")) if reader.has("audio") and not images_only else None
         if vision is None and audio is None:
             raise WispError(
@@ -138,6 +143,11 @@ def _vision(reader: Reader) -> Vision:
         raise reader.bad_value(MERGE_KEYS[type], "2 or 4")
     if type in IN_FOURS and merge != 2:
         raise reader.bad_value(MERGE_KEYS[type], "2")
+    if type == "step3vl":
+        if merge != 4:
+            raise reader.bad_value(MERGE_KEYS[type], "4")
+        if size % (4 * patch) or STEP_TILE % (4 * patch):
+            raise reader.bad_value("patch_size", f"a quarter of a divisor of {size} and {STEP_TILE} pixels")
     if type == "youtuvl" and (merge != 2 or patch % 8):
         raise reader.bad_value("patch_size", "a multiple of 8, with squares of 2 x 2 patches")
     low, high = (tokens * (patch * merge) ** 2 for tokens in TOKEN_LIMITS.get(type, (0, 0)))
@@ -146,6 +156,8 @@ def _vision(reader: Reader) -> Vision:
         high = reader.count("image_max_pixels", high or None)
         if high < max(low, (patch * merge) ** 2):
             raise reader.bad_value("image_max_pixels", "at least those of a token, and at least image_min_pixels")
+    if type == "step3vl":  # it has pieces of two sizes
+        low, high = (side**2 for side in sorted((size, STEP_TILE)))
     if type == "gemma4uv":  # its patches are as large as tokens
         patch, merge = patch * merge, 1
     if type == "gemma3nv":
@@ -182,6 +194,7 @@ def _vision(reader: Reader) -> Vision:
         version=_version(reader) if type == "resampler" else 0,
         layout=WITH_LINE_BREAKS if "v.token_embd.img_break" in reader.header.tensors else LAYOUTS.get(type, PLAIN),
         merged_after=_merged_after(reader, encoder["n_layer"]) if type == "minicpmv4_6" and merge > 2 else -1,
+        experts_used=reader.count("expert_used_count", most=MAX_EXPERTS) if type == "dots3note_v" else 0,
     )
 
 
@@ -189,6 +202,8 @@ def _longest_edge(reader: Reader, type: str, size: int) -> int:
     """The longest side of resized pictures; 0: the picture's own. Older files of idefics3 lack it."""
     if type == "idefics3" and reader.get("preproc_image_size", 0) == 0:
         return 0
+    if type == "step3vl":
+        return reader.count("preproc_image_size", STEP_LONGEST) if reader.get("preproc_image_size") else STEP_LONGEST
     return reader.count("preproc_image_size", size) if type in ("idefics3", "lightonocr") else 0
 
 
@@ -200,7 +215,7 @@ def _states_sizes(reader: Reader) -> bool:
 def _filter(reader: Reader, kind: str) -> str:
     """The filter of the resampler. LFM2's files may name another."""
     usual = FILTERS.get(kind, BICUBIC)
-    name = reader.get("image_resize_algo", usual) if kind == "lfm2" else usual
+    name = reader.get("image_resize_algo", usual) if kind in LFM2 else usual
     if name not in (BILINEAR, BICUBIC, LANCZOS):
         raise reader.bad_value("image_resize_algo", "bilinear, bicubic or lanczos")
     return str(name)
@@ -316,6 +331,8 @@ def _queries(reader: Reader) -> int:
 def _audio(reader: Reader) -> Audio:
     type = reader.type(AUDIO_TYPES)
     stack = reader.count("projector.stack_factor") if type in STACKED else 1
+    if type == "mimo_audio":
+        stack = reader.count("local_group_size")
     n_mel, seconds = reader.count("num_mel_bins"), MAX_SECONDS.get(type, 0)
     if type == "gemma4ua":  # whatever the metadata says
         n_mel = TOKEN_SAMPLES
@@ -325,13 +342,25 @@ def _audio(reader: Reader) -> Audio:
             raise reader.bad_value("num_mel_bins", "those of two frames")
         speech = _speech(reader, encoder["n_embd"], encoder["n_layer"])
     kernel = _kernel(reader, type)
-    return Audio(**encoder, n_mel=n_mel, stack=stack, max_seconds=seconds, speech=speech, kernel=kernel)
+    coded = _coded(reader, encoder["n_layer"]) if type == "mimo_audio" else None
+    return Audio(**encoder, n_mel=n_mel, stack=stack, max_seconds=seconds, speech=speech, kernel=kernel, coded=coded)
+
+
+def _coded(reader: Reader, n_layer: int) -> Coded:
+    codes, modes = reader.get("rvq.codebook_size"), reader.get("wa_pattern_mode")
+    count, reach = reader.count("rvq.num_quantizers", most=MAX_CODEBOOKS), reader.count("window_size")
+    if not _whole_numbers(codes, 1, MAX_CODES) or len(codes) != count:
+        raise reader.bad_value("rvq.codebook_size", f"a list of {count} sizes")
+    if not _whole_numbers(modes, -1, 1) or len(modes) != n_layer:
+        raise reader.bad_value("wa_pattern_mode", f"-1 or 0 for each of {n_layer} blocks")
+    reaches = tuple(-1 if mode == -1 else reach for mode in modes)
+    return Coded(reaches, tuple(codes), reader.count("local_block_count", most=128))
 
 
 def _kernel(reader: Reader, kind: str) -> int:
     """Rows of a FastConformer's convolutions; 0: it has none."""
     if kind != "parakeet":
-        return LFM2_KERNEL if kind == "lfm2a" else 0
+        return LFM2_KERNEL if kind in LFM2_SOUND else 0
     if reader.count("subsampling_factor") != 8:
         raise reader.bad_value("subsampling_factor", "8")
     for name, size in (("a.mel_filters", reader.count("num_mel_bins") * NEMO_BINS), ("a.window", NEMO_WINDOW)):

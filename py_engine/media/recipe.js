@@ -1,11 +1,12 @@
 /** Does what a recipe says (recipe.py): the pixels that an encoder takes of a picture. */
+import { resizeFinely } from "./fractions.js";
 import { Resizer } from "./resize.js";
 
 /**
  * @typedef {import("./resize.js").Picture} Picture
  * @typedef {[number, number]} Size width and height, or x and y
  * @typedef {{ source: number, size: Size, filter: import("./resize.js").Filter, canvas: Size, at: Size, colour: number[] }} Canvas
- * @typedef {{ canvases: Canvas[], cuts: { source: number, at: Size, size: Size }[] }} Recipe
+ * @typedef {{ canvases: Canvas[], cuts: { source: number, at: Size, size: Size, fine?: Size | null }[] }} Recipe
  */
 
 /** @param {Picture} picture @param {Recipe} recipe @returns {Picture[]} one of each cut */
@@ -16,7 +17,10 @@ export function follow(picture, recipe) {
     const resized = resizer.resize(made[canvas.source], ...canvas.size, canvas.filter);
     made.push(onCanvas(resized, canvas));
   }
-  return recipe.cuts.map(({ source, at, size }) => cut(made[source], at, size));
+  return recipe.cuts.map(({ source, at, size, fine }) => {
+    const part = cut(made[source], at, size);
+    return fine ? resizeFinely(part, fine) : part;
+  });
 }
 
 /** @param {Picture} picture @param {Canvas} canvas @returns {Picture} */

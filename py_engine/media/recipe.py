@@ -10,7 +10,18 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from py_engine.media.encoders import Vision
-from py_engine.media.kinds import BICUBIC, IN_TILES, LANCZOS, MOBILE_VLM, MROPE, SAM_SIDE, SAM_TILES
+from py_engine.media.kinds import (
+    BICUBIC,
+    DOTS,
+    IN_TILES,
+    LANCZOS,
+    LFM2,
+    MOBILE_VLM,
+    MROPE,
+    SAM_SIDE,
+    SAM_TILES,
+    STEP_TILE,
+)
 from py_engine.media.layout import Shown, shown
 from py_engine.media.sizes import (
     Size,
@@ -21,6 +32,8 @@ from py_engine.media.sizes import (
     longest_edge_size,
     near_grid,
     smart_size,
+    step_tile,
+    step_tiles,
     stepped_size,
     uhd_canvas,
     uhd_grid,
@@ -34,6 +47,8 @@ COLOURS = {  # of the margins of squares
 }
 
 NO_TILES = (0, 0)  # the grid of a picture whose overview is all, where others have tiles
+STEP_NARROW = 32  # pixels of a side of step3vl's pictures that may be made squares
+STEP_LONG = 4.0  # length over width of step3vl's pictures that have tiles as high as they are
 LFM2_TILE = 512  # pixels of a side
 LFM2_TILES = range(2, 11)  # how many tiles a picture may have
 
@@ -57,6 +72,12 @@ class Cut:
     source: int
     at: Size
     size: Size
+    fine: Size | None = None  # it is resized to this size; the results are no bytes (fractions.js)
+
+    @property
+    def encoded(self) -> Size:
+        """The size that the encoder takes."""
+        return self.fine or self.size
 
 
 @dataclass(frozen=True)
@@ -94,7 +115,7 @@ def grid_of(vision: Vision, size: Size) -> Size:
     """Columns and rows of a picture's tokens."""
     if vision.windowed is not None:
         return vision.tile_tokens, vision.tile_tokens
-    columns, rows = (-(-side // vision.align) if vision.type == "lfm2" else side // vision.align for side in size)
+    columns, rows = (-(-side // vision.align) if vision.type in LFM2 else side // vision.align for side in size)
     return columns, rows
 
 
@@ -236,7 +257,8 @@ def _lfm2(vision: Vision, size: Size) -> Recipe:
         return _whole(thumbnail)
     columns, rows = _tile_grid(size, LFM2_TILE, LFM2_TILES)
     canvas = columns * LFM2_TILE, rows * LFM2_TILE
-    return _tiled(_letterbox(size, canvas, vision.filter), thumbnail, (LFM2_TILE, LFM2_TILE))
+    place = _letterbox(size, canvas, vision.filter) if vision.type == "lfm2" else _stretch(0, canvas, vision.filter)
+    return _tiled(place, thumbnail, (LFM2_TILE, LFM2_TILE))
 
 
 def _deepseek(vision: Vision, size: Size) -> Recipe:
@@ -291,17 +313,42 @@ def _uhd(vision: Vision, size: Size) -> Recipe:
     return _tiled(_letterbox(size, canvas, vision.filter), overview, tile_size, first=True)
 
 
+def _step(vision: Vision, size: Size) -> Recipe:
+    """Step3-VL: square tiles, of one size for all pictures but long ones, then a stretched overview.
+
+    A very narrow picture is made a square first. A small one has no tiles, unless it is long.
+    """
+    canvases, side, tile = list[Canvas](), vision.image_size, (STEP_TILE, STEP_TILE)
+    if min(size) < STEP_NARROW and not 1 / STEP_LONG <= f32(size[0] / size[1]) <= STEP_LONG:
+        canvases.append(Canvas(0, size, vision.filter, (max(size), max(size))))
+        size = canvases[-1].canvas
+    if max(size) > vision.longest_edge:
+        scale = f32(vision.longest_edge / max(size))
+        size = max(1, int(f32(size[0] * scale))), max(1, int(f32(size[1] * scale)))
+        canvases.append(_stretch(len(canvases), size, vision.filter))
+    overview = Cut(len(canvases), (0, 0), size, (side, side))
+    window = step_tile(size, side, STEP_TILE, STEP_LONG)
+    if not window:
+        return Recipe(tuple(canvases), (overview,), NO_TILES)
+    fitted = step_tiles(size[0], window), step_tiles(size[1], window)
+    canvas = max(fitted[0], window), max(fitted[1], window)
+    canvases.append(Canvas(len(canvases), fitted, vision.filter, canvas))
+    tiles = [replace(cut, fine=tile) for cut in _tiles(len(canvases), canvas, (window, window))]
+    return Recipe(tuple(canvases), (*tiles, overview), (canvas[0] // window, canvas[1] // window))
+
+
 _RECIPES: dict[str, Callable[[Vision, Size], Recipe]] = {
     **dict.fromkeys(
-        ("pixtral", "gemma4v", "gemma4uv", "dots_ocr", "kimivl", "kimik25", "minimax_m3", "phi4", *MROPE), _sized
+        ("pixtral", "gemma4v", "gemma4uv", *DOTS, "kimivl", "kimik25", "minimax_m3", "phi4", *MROPE), _sized
     ),
     **dict.fromkeys((*IN_TILES, "internvl", "llama4"), _grid),
     **dict.fromkeys(("gemma3", "gemma3nv", "janus_pro", "adapter", "nemotron_v2_vl"), _square),
     "cohere2v": _nearest_scale,
     "glm5v": _in_corner,
     "muse-glimmer": _near_shape,
+    "step3vl": _step,
     "idefics3": _idefics3,
-    "lfm2": _lfm2,
+    **dict.fromkeys(LFM2, _lfm2),
     "lightonocr": _longest,
     "youtuvl": _stepped,
     "yasa2": _stretched,

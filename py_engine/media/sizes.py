@@ -122,6 +122,23 @@ def best_canvas(size: Size, canvases: tuple[Size, ...]) -> Size:
     return best
 
 
+def step_tile(size: Size, small: int, usual: int, long: float) -> int:
+    """Step3-VL: the side of a picture's tiles before they are resized; 0: it has none."""
+    shorter, longer = sorted(size)
+    ratio = f32(longer / shorter)
+    if longer <= small:
+        return shorter if ratio > 1.5 else 0
+    return min(shorter, usual) if ratio > long else usual
+
+
+def step_tiles(length: int, tile: int) -> int:
+    """Step3-VL: a side resized to whole tiles, one more if it exceeds them by a fifth; a side below a tile stays."""
+    ratio = f32(length / tile)
+    if ratio < 1:
+        return length
+    return tile * (floor(ratio) + (ratio - floor(ratio) > f32(0.2)))
+
+
 def uhd_size(size: Size, tile: int, patch: int, enlarge: bool) -> Size:
     """MiniCPM-V: the size with the area of a tile, if the picture is larger than it or is to be enlarged."""
     width, height = size

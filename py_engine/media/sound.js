@@ -1,11 +1,9 @@
 /**
- * Reads WAV files, and makes sound mono at 16 kHz as llama.cpp's reader (miniaudio) does: a Butterworth low-pass of
+ * Reads WAV files, and makes sound mono at another rate as llama.cpp's reader (miniaudio) does: a Butterworth low-pass of
  * fourth order, then linear interpolation.
  *
  * @typedef {{ rate: number, channels: number, samples: Float32Array }} Clip samples of all channels in turn
  */
-export const RATE = 16_000; // samples a second
-
 const PCM = 1;
 const FLOAT = 3;
 const EXTENSIBLE = 0xfffe; // the format is the first number of a GUID
@@ -53,16 +51,17 @@ const READERS = {
   [`${FLOAT}/64`]: (view, at) => view.getFloat64(at, true),
 };
 
-/** @param {Clip} clip @returns {Float32Array} mono at 16 kHz */
-export function toMono({ rate, channels, samples }) {
+/** @param {Clip} clip @param {number} wanted samples a second @returns {Float32Array} mono at that rate */
+export function toMono({ rate, channels, samples }, wanted) {
   const mono = new Float32Array(samples.length / channels);
   for (let i = 0; i < mono.length; i++) {
     let sum = 0;
     for (let c = 0; c < channels; c++) sum += samples[i * channels + c];
     mono[i] = sum / channels;
   }
-  if (rate === RATE) return mono;
-  return rate > RATE ? interpolated(lowPass(mono, RATE / rate), rate) : lowPass(interpolated(mono, rate), rate / RATE);
+  if (rate === wanted) return mono;
+  if (rate > wanted) return interpolated(lowPass(mono, wanted / rate), rate, wanted);
+  return lowPass(interpolated(mono, rate, wanted), rate / wanted);
 }
 
 /**
@@ -91,28 +90,28 @@ function lowPass(samples, ratio) {
 }
 
 /**
- * How many samples a clip has at 16 kHz. One more, which may be silent, where miniaudio expects the clip to suffice for
- * it: multiples of 16 kHz, rates just above, and clips of a few samples.
- * @param {number} count of the clip's samples @param {number} rate of them
+ * How many samples a clip has at another rate. One more, which may be silent, where miniaudio expects the clip to suffice
+ * for it: multiples of that rate, rates just above, and clips of a few samples.
+ * @param {number} count of the clip's samples @param {number} rate of them @param {number} wanted
  */
-function countAtRate(count, rate) {
-  const found = Math.floor((count * RATE) / rate);
-  const expected = found * (rate % RATE) + Math.floor((found * Math.floor(rate / RATE)) / RATE);
+function countAtRate(count, rate, wanted) {
+  const found = Math.floor((count * wanted) / rate);
+  const expected = found * (rate % wanted) + Math.floor((found * Math.floor(rate / wanted)) / wanted);
   return found + (count && expected <= count ? 1 : 0);
 }
 
 /**
- * Samples at 16 kHz on straight lines between the samples. The first line begins at 0.
- * @param {Float32Array} samples @param {number} rate of them
+ * Samples at another rate on straight lines between the samples. The first line begins at 0.
+ * @param {Float32Array} samples @param {number} rate of them @param {number} wanted
  */
-function interpolated(samples, rate) {
-  const out = new Float32Array(countAtRate(samples.length, rate));
+function interpolated(samples, rate, wanted) {
+  const out = new Float32Array(countAtRate(samples.length, rate, wanted));
   for (let k = 0; k < out.length; k++) {
-    const at = k * rate; // in units of 1 / RATE samples
-    const i = Math.floor(at / RATE);
+    const at = k * rate; // in units of 1 / wanted samples
+    const i = Math.floor(at / wanted);
     if (i >= samples.length) break;
     const before = i ? samples[i - 1] : 0;
-    out[k] = before + ((at % RATE) / RATE) * (samples[i] - before);
+    out[k] = before + ((at % wanted) / wanted) * (samples[i] - before);
   }
   return out;
 }

@@ -17,6 +17,7 @@ from py_engine.plan.shared import THREADS
 ROW_THREADS = 512  # of a workgroup that has a whole row, at most
 COLUMNS = 64  # of a workgroup of column_norms.wgsl
 LEAST_MEAN = 1e-6  # of the lengths of response_norm.wgsl
+CODE_THREADS = 128  # of a workgroup of nearest_code.wgsl
 GATHER_THREADS = 32  # threads of a workgroup of gather.wgsl and matmul_transposed.wgsl
 
 
@@ -98,6 +99,17 @@ def unfold(ops: OpList, x: Buffer, cols: int, chosen: Buffer, dtype: str = "") -
         PerToken(),
     )
     return y
+
+
+def nearest_code(ops: OpList, x: Buffer, book: Weight, taps: Buffer, tap: int, codes: int, row0: int) -> None:
+    """Set a tap of each row to `row0` + the nearest of a codebook's first `codes` rows; subtract that row from x."""
+    ops.add(
+        "nearest_code",
+        {"QUANT": book.layout.fragment, "COLS": book.cols, "WG": CODE_THREADS},
+        {"codes": codes, "row0": row0, "tap": tap, "taps_stride": taps.shape[1], "x_stride": x.shape[1]},
+        {"w": book, "x": x, "taps": taps},
+        PerToken(),
+    )
 
 
 def clamp(ops: OpList, x: Buffer, limits: Weight | Buffer, y: Buffer, cols: int, first: int = 0) -> None:
@@ -318,19 +330,21 @@ def norm_threads(device: Device, cols: int) -> int:
 
 @dataclass(frozen=True)
 class RowNorm:
-    """The RMS norm of rows of `cols` columns, times `factors`; with `mean`, their layer norm."""
+    """The RMS norm of rows of `cols` columns, times `factors`; with `mean`, their layer norm; plus the bias."""
 
     factors: Weight | Buffer
     cols: int
     eps: float
     mean: bool = False
+    bias: Weight | None = None
 
 
 def norm_into(ops: OpList, x: Buffer, norm: RowNorm, y: Buffer, parts: int = 1) -> None:
     """y = each row of x, normalised. `parts`: rows of x for each row of the list."""
-    flags = {"MEAN": int(norm.mean), "BIAS": 0, "ADD": 0, "Y16": int(y.dtype == "f16")}
+    flags = {"MEAN": int(norm.mean), "BIAS": int(norm.bias is not None), "ADD": 0, "Y16": int(y.dtype == "f16")}
     params = {"COLS": norm.cols, "WG": norm_threads(ops.device, norm.cols)} | flags
-    ops.add("norm", params, {"eps": norm.eps}, {"x": x, "norm": norm.factors, "y": y}, PerToken(), parts)
+    bindings = {"x": x, "norm": norm.factors, "y": y} | ({"bias": norm.bias} if norm.bias else {})
+    ops.add("norm", params, {"eps": norm.eps}, bindings, PerToken(), parts)
 
 
 def row_threads(device: Device, cols: int) -> int:

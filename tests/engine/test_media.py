@@ -12,8 +12,9 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page
 
+from py_engine.media.prepared import Picture
 from tests.support.browser import call_python
-from tests.support.media import MEDIA, golden, pixels, sha256
+from tests.support.media import MEDIA, golden, pixels, prepared, sha256
 from tools.serve import Server
 
 INDEX = json.loads((MEDIA / "media.json").read_text())
@@ -105,7 +106,16 @@ def test_pictures_are_prepared_as_llama_cpp_does(engine_page: Page, name: str, c
     ]
 
 
-@pytest.mark.parametrize(("name", "frames", "tokens"), [("gemma4", 69, 18), ("lfm2a", 70, 9)])
+def test_pixels_that_are_no_bytes_are_prepared_as_in_python(engine_page: Page) -> None:
+    """Of Step3-VL. tests/unit/test_media_chunks.py compares Python's with llama.cpp's."""
+    model = golden("step3vl")
+    (found,) = call_python(engine_page, "media.prepared", mmproj=model.about["mmproj"], files=["wide.png"])
+    medium = prepared(model.projector, "wide.png")
+    assert isinstance(medium, Picture)
+    assert found == [[*piece.size, piece.n_tokens, sha256(piece.pixels)] for piece in medium.pieces]
+
+
+@pytest.mark.parametrize(("name", "frames", "tokens"), [("gemma4", 69, 18), ("lfm2a", 70, 9), ("mimo", 70, 5)])
 def test_sound_is_prepared_as_llama_cpp_does(engine_page: Page, name: str, frames: int, tokens: int) -> None:
     """Sound of 44.1 kHz and two channels."""
     model = golden(name)
@@ -118,7 +128,7 @@ def test_sound_is_prepared_as_llama_cpp_does(engine_page: Page, name: str, frame
     np.testing.assert_allclose(found[:, model.arrays[f"{case}/1/frames"]], wanted, atol=2e-3)
 
 
-@pytest.mark.parametrize("mmproj", ["ultravox", "qwen3a", "lfm2a"])
+@pytest.mark.parametrize("mmproj", ["ultravox", "qwen3a", "lfm2a", "dots3note.media", "mimo"])
 def test_clips_of_a_minute_are_prepared(engine_page: Page, mmproj: str) -> None:
     """Pyodide's arrays have at most 2 GiB, and so have views."""
     data = base64.b64encode(slow_wav(minutes=1)).decode()
@@ -142,6 +152,7 @@ def slow_wav(minutes: int) -> bytes:
         ("ultravox", (MEDIA / "half.wav").read_bytes()[:44], "bad_media"),  # its header alone
         ("ultravox", slow_wav(minutes=60), "media_too_large"),
         ("lfm2a", slow_wav(minutes=2), "media_too_large"),  # clips are encoded as one
+        ("mimo", slow_wav(minutes=3), "media_too_large"),
     ],
 )
 def test_files_that_cannot_be_used_are_refused(engine_page: Page, mmproj: str, file: bytes, code: str) -> None:

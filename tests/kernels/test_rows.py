@@ -62,6 +62,25 @@ def test_gather_from_a_table(bench: Bench, type: Q, cols: int, count: int) -> No
     assert np.isnan(gpu[y.name][5:]).all()
 
 
+@in_pairs(("type", [Q.F32, Q.F16, Q.Q8_0]), ("cols, codes", [(32, 7), (96, 150)]))
+def test_nearest_codes(bench: Bench, type: Q, cols: int, codes: int) -> None:
+    """The residual becomes smaller; another codebook's taps, and rows beyond the batch, stay."""
+    ops = bench.begin(Setup(batch=6, n=5))
+    x, chosen = ops.rows("x", cols), rows.taps(ops, "taps", 2)
+    before = bench.fill(x)
+    before[bench.n :] = np.nan
+    before = before[: bench.n].copy()
+    bench.data[chosen.name] = np.full(chosen.shape, 0xFFFFFF, np.uint32)
+    rows.nearest_code(ops, x, bench.weight("book", type, 160, cols), chosen, 1, codes, 1000)
+    gpu, host = bench.run(ops)
+    assert np.array_equal(gpu[chosen.name], host[chosen.name])
+    assert (host[chosen.name][: bench.n, 1, 0] - 1000 < codes).all()
+    assert (host[chosen.name][: bench.n, 0] == 0xFFFFFF).all()
+    check(bench, gpu[x.name][: bench.n], host[x.name][: bench.n], 1e-6)
+    assert not np.array_equal(gpu[x.name][: bench.n], before)
+    assert np.isnan(gpu[x.name][bench.n :]).all()
+
+
 @in_pairs(("cols, count", [(36, 4), (64, 3), (4, 2)]))
 def test_merged_rows(bench: Bench, cols: int, count: int) -> None:
     """Several rows of a buffer become the columns of one; rows with padding are copied part by part."""

@@ -85,7 +85,7 @@ def array_of(chunk: MediaChunk) -> Any:
     """A picture's pixels (height, width, 3), an overview with tiles, or a spectrum (mel bins, frames)."""
     part = chunk.part
     if isinstance(part, Piece):
-        pixels = np.frombuffer(part.pixels, np.uint8).reshape(part.size[1], part.size[0], 3)
+        pixels = np.frombuffer(part.pixels, np.uint8).reshape(part.shape)
         return Stacked(pixels, part.stacked) if part.stacked else pixels
     return part.mel
 

@@ -16,6 +16,7 @@ from py_engine.files.gguf_header import Header, parse
 from py_engine.media.chunker import Chunker
 from py_engine.media.chunks import Chunk
 from py_engine.media.encoders import Vision
+from py_engine.media.kinds import RATE
 from py_engine.media.mel import log_mels
 from py_engine.media.mel import n_tokens as tokens_of_sound
 from py_engine.media.pieces import pieces
@@ -23,6 +24,7 @@ from py_engine.media.prepared import Medium, Picture, Sound, Spectrum
 from py_engine.media.projector import Projector
 from py_engine.media.recipe import Recipe, recipe
 from py_engine.text.tokenizer import load_tokenizer
+from tests.support.resampled import resampled
 from tools.goldens import GOLDEN
 
 VISION = GOLDEN / "vision"
@@ -71,7 +73,7 @@ def prepared(projector: Projector, name: str) -> Medium:
     """A file of the media, prepared for a projector."""
     if name.endswith(".wav"):
         assert projector.audio is not None
-        mels = log_mels(projector.audio, samples(name))
+        mels = log_mels(projector.audio, samples(name, projector.audio.rate))
         return Sound(tuple(Spectrum(mel, tokens_of_sound(projector.audio, mel.shape[1])) for mel in mels))
     assert projector.vision is not None
     return picture(projector.vision, pixels(name))
@@ -82,14 +84,16 @@ def pixels(name: str) -> np.ndarray[Any, Any]:
     return np.array(Image.open(MEDIA / name).convert("RGB"))
 
 
-def samples(name: str) -> np.ndarray[Any, Any]:
-    """A clip at 16 kHz, as llama.cpp's reader resamples it."""
-    resampled = (MEDIA / name).with_suffix(".samples.npy")
-    if resampled.exists():
-        clip: np.ndarray[Any, Any] = np.load(resampled)
+@cache
+def samples(name: str, rate: int = RATE) -> np.ndarray[Any, Any]:
+    """A clip at a rate, as llama.cpp's reader resamples it."""
+    recorded = (MEDIA / name).with_suffix(".samples.npy")
+    if recorded.exists() and rate == RATE:
+        clip: np.ndarray[Any, Any] = np.load(recorded)
         return clip
     with wave.open(str(MEDIA / name)) as file:
-        return np.frombuffer(file.readframes(file.getnframes()), "<i2") / np.float32(32768)
+        data = np.frombuffer(file.readframes(file.getnframes()), "<i2") / np.float32(32768)
+        return resampled(data.reshape(-1, file.getnchannels()).mean(axis=1), file.getframerate(), rate)
 
 
 def picture(vision: Vision, rgb: np.ndarray[Any, Any]) -> Picture:
@@ -108,7 +112,22 @@ def follow(plan: Recipe, rgb: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]
             resized = resized.resize(size, RESAMPLE[canvas.filter])
         made.append(Image.new("RGB", canvas.canvas, canvas.colour))
         made[-1].paste(resized, canvas.at)
-    return [np.array(made[c.source].crop((*c.at, c.at[0] + c.size[0], c.at[1] + c.size[1]))) for c in plan.cuts]
+    cuts = [np.array(made[c.source].crop((*c.at, c.at[0] + c.size[0], c.at[1] + c.size[1]))) for c in plan.cuts]
+    return [_resized_finely(each, cut.fine) if cut.fine else each for each, cut in zip(cuts, plan.cuts, strict=True)]
+
+
+def _resized_finely(rgb: np.ndarray[Any, Any], size: tuple[int, int]) -> np.ndarray[Any, Any]:
+    """Linear between neighbouring pixels, as llama.cpp places them in float32: whole values, below them 256ths."""
+    values = rgb.astype(np.float64)
+    for axis, target in ((1, size[0]), (0, size[1])):
+        source = rgb.shape[axis]
+        at = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * np.float32(source / target) - np.float32(0.5)
+        before = np.floor(at).astype(int)
+        part = (at - before).astype(np.float64).reshape((-1, 1) if axis else (-1, 1, 1))
+        first, second = (np.take(values, (before + i).clip(0, source - 1), axis) for i in (0, 1))
+        values = first + (second - first) * part
+    fine = np.floor(values * 256 + 0.5).astype(np.uint16)
+    return np.concatenate([fine >> 8, fine & 255]).astype(np.uint8)
 
 
 def sha256(data: bytes) -> str:

@@ -4,6 +4,7 @@ Some of the same goldens run on WebGPU in tests/engine/test_encoders.py.
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,6 +36,35 @@ def test_embeddings_are_llama_cpps(name: str) -> None:
                 assert distance(model, case, index, rows) <= LIMITS["f32"]
                 checked += 1
     assert checked == sum(chunk["kind"] != "text" for case in model.cases for chunk in case["chunks"])
+
+
+@pytest.mark.parametrize(
+    ("name", "modality", "norm", "without"),
+    [
+        ("pixtral", "image", "v.blk.0.ln1", ["weight"]),  # an RMS norm
+        ("mimo", "audio", "a.blk.1.ln2", ["weight"]),
+        ("mimo", "audio", "a.blk.1.ln2", ["weight", "bias"]),
+    ],
+)
+def test_norms_of_blocks_may_have_no_weights(
+    name: str, modality: str, norm: str, without: list[str], tmp_path: Path
+) -> None:
+    """They are then as with ones, and as with a bias of zeros: llama.cpp takes such files."""
+    model = golden(name)
+    data = (VISION / model.about["mmproj"]).read_bytes()
+    header, plain, less = header_of(VISION / model.about["mmproj"]), bytearray(data), data
+    for part in without:
+        info = header.tensors[f"{norm}.{part}"]
+        first = header.data_offset + info.offset
+        plain[first : first + info.nbytes] = np.full(info.shape, part == "weight", np.float32).tobytes()
+        less = less.replace(info.name.encode(), info.name.replace(".ln", ".no").encode())  # an unknown name
+    rows = []
+    for number, contents in enumerate((plain, less)):
+        path = tmp_path / f"{number}.gguf"
+        path.write_bytes(contents)
+        given = next(media for case in model.cases if (media := media_of(model, case, modality)))[0][1]
+        rows.append(CpuEncoder(path).encode(modality, [given])[0])
+    np.testing.assert_array_equal(rows[0], rows[1])
 
 
 # What a GPU with subgroup matrices runs; numpy computes it in f32 and rounds where that stores f16.

@@ -12,7 +12,7 @@ import pytest
 
 from py_engine.media.recipe import Canvas, Cut, Recipe, recipe
 from tests.support.js_modules import Evaluate, evaluator
-from tests.support.media import MEDIA, follow, golden, pixels
+from tests.support.media import MEDIA, follow, golden, pixels, samples
 from tools import wasm
 
 FOLLOW = """
@@ -23,7 +23,7 @@ a.map(([pixels, width, height, recipe]) =>
 MONO = """
 (() => {
   const clip = m.readWav(new Uint8Array(Buffer.from(a[0], "base64")));
-  return clip && Buffer.from(m.toMono(clip).buffer).toString("base64");
+  return clip && Buffer.from(m.toMono(clip, a[1] ?? 16000).buffer).toString("base64");
 })()
 """
 Case = tuple[np.ndarray[Any, Any], Recipe]
@@ -62,11 +62,22 @@ def test_recipes_are_followed_as_with_pillow(evaluate: Evaluate) -> None:
         ("mlp.grid", "large"),
         ("gemma3", "dot"),
         ("lfm2", "huge"),
+        ("step3vl", "wide"),
+        ("step3vl", "large"),
     ):
         vision, rgb = golden(name).projector.vision, pixels(f"{file}.png")
         assert vision is not None
         cases.append((rgb, recipe(vision, (rgb.shape[1], rgb.shape[0]))))
     assert_pixels_are_pillows(evaluate, cases)
+
+
+def test_pixels_between_others_are_no_bytes(evaluate: Evaluate) -> None:
+    """Of Step3-VL: the middle of two pixels, in 256ths; at the picture's edge, the pixel there."""
+    plan = Recipe((), (Cut(0, (0, 0), (2, 1), fine=(3, 1)),))
+    rgb = np.array([[[0, 10, 255], [5, 11, 0]]], np.uint8)
+    assert_pixels_are_pillows(evaluate, [(rgb, plan)])
+    (found,) = follow(plan, rgb)
+    assert found.tolist() == [[[0, 10, 255], [2, 10, 127], [5, 11, 0]], [[0, 0, 0], [128, 128, 128], [0, 0, 0]]]
 
 
 def test_the_resampler_is_compiled_from_its_source() -> None:
@@ -119,6 +130,16 @@ def test_clips_have_as_many_samples_as_miniaudio_expects(
 ) -> None:
     found = evaluate(MONO, base64.b64encode(wav(1, 16, bytes(2 * count), rate)).decode())
     assert len(base64.b64decode(found)) == 4 * samples
+
+
+@pytest.mark.parametrize(("name", "rate"), [("stereo", 24000), ("half", 24000), ("stereo", 16000)])
+def test_sound_of_other_rates_is_resampled_as_in_python(evaluate: Evaluate, name: str, rate: int) -> None:
+    """With Python's, spectra are compared with llama.cpp's (test_media_chunks.py)."""
+    found = evaluate(MONO, base64.b64encode((MEDIA / f"{name}.wav").read_bytes()).decode(), rate)
+    ours = np.frombuffer(base64.b64decode(found), np.float32)
+    wanted = samples(f"{name}.wav", rate)
+    assert ours.shape == wanted.shape
+    np.testing.assert_allclose(ours, wanted, atol=2e-7)
 
 
 def test_channels_are_averaged(evaluate: Evaluate) -> None:

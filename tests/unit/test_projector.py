@@ -75,7 +75,7 @@ def test_a_text_model_is_no_projector() -> None:
 @pytest.mark.parametrize(
     ("name", "metadata", "code"),
     [
-        ("gemma3", {"clip.projector_type": "step3vl"}, "unsupported_projector"),
+        ("gemma3", {"clip.projector_type": "deepseek4v"}, "unsupported_projector"),
         ("gemma3", {"clip.projector_type": None}, "unsupported_projector"),
         ("gemma3", {"clip.projector_type": "ultravox"}, "unsupported_projector"),  # in a file for images
         ("gemma3", {"clip.has_vision_encoder": None}, "unsupported_projector"),

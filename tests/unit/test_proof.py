@@ -50,6 +50,7 @@ MODELS = [
 PROJECTORS = (
     "adapter",
     "deepseekocr2",
+    "dots3note.media",
     "exaone4_5",
     "gemma3",
     "gemma3nv",
@@ -61,6 +62,7 @@ PROJECTORS = (
     "ldpv2",
     "llama4",
     "meralion",
+    "mimo",
     "mimovl",
     "minicpmv",
     "minimax_m3",
@@ -71,6 +73,7 @@ PROJECTORS = (
     "qwen2.5vl",
     "qwen3a",
     "qwen3vl",
+    "step3vl",
     "ultravox",
     "yasa2",
     "youtuvl",

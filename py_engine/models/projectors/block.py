@@ -6,10 +6,12 @@ Source: llama.cpp's `clip_graph::build_vit` in tools/mtmd.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import groupby
 
 from py_engine.errors import WispError
+from py_engine.models.projectors import mixture
 from py_engine.models.projectors.clipped import is_clipped, project
 from py_engine.models.projectors.stages import Stages
 from py_engine.plan import per_layer, products, rows
@@ -18,6 +20,7 @@ from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.products import Product
 from py_engine.plan.rope import Rope
+from py_engine.plan.rows import RowNorm
 
 # Conversions of these types may have the names of the two matrices swapped.
 OLD = {
@@ -35,6 +38,9 @@ OLD = {
 }
 
 
+BARE = re.compile(r"[va]\.blk\.\d+\.ln[12]")  # norms that may have no weights, as in llama.cpp
+
+
 @dataclass(frozen=True)
 class Norms:
     """The norms of an encoder: RMS norms, or layer norms."""
@@ -47,7 +53,13 @@ class Norms:
         """The norm of x by the tensors `name`. `for_product`: only products read it. `cols`: if not the encoder's."""
         ops, w, n = self.stages.ops, self.stages.w, cols or self.stages.tower.embedding_length
         dtype = ops.input_dtype if for_product else "f32"
-        norm, bias = w.vector((name + ".weight", n)), w.optional_vector((name + ".bias", n))
+        bias = w.optional_vector((name + ".bias", n))
+        if BARE.fullmatch(name) and name + ".weight" not in w:
+            y = ops.rows(to, n, dtype)
+            ones = ops.constant(f"ones.{n}", [1.0] * n)
+            rows.norm_into(ops, x, RowNorm(ones, n, self.eps, mean=not self.rms, bias=bias), y)
+            return y
+        norm = w.vector((name + ".weight", n))
         if self.rms:
             return ops.rms_norm(to, x, norm, self.eps, dtype, bias)
         y = ops.rows(to, n, dtype)
@@ -67,6 +79,7 @@ class Block:
     scale: float
     norm_values: bool = False
     sinks: bool = False
+    other_activation: str = ""  # if not the encoder's
 
     @property
     def ops(self) -> Ops:
@@ -74,9 +87,16 @@ class Block:
 
     def add(self, x: Buffer) -> None:
         """x += attention; x += feed-forward network; x *= the block's scale, if it has one."""
-        w, b = self.stages.w, self.b
         self.attend(x)
+        self.feed_forward(x)
+
+    def feed_forward(self, x: Buffer) -> None:
+        """x += feed-forward network; x *= the block's scale."""
+        w, b = self.stages.w, self.b
         normed = self.norms.apply(b + "ln2", x, "normed", for_product=True)
+        if mixture.has_experts(self.stages, b):
+            mixture.add(self.stages, b, normed, x)
+            return
         up, down, width = self._names()
         self._add(down, self._hidden(normed, up, width), width, ("ls2", "ffn_post_norm"), x)
         if b + "out_scale.weight" in w:
@@ -89,12 +109,14 @@ class Block:
     def _attention(self, x: Buffer) -> Buffer:
         tower, w, ops, b = self.stages.tower, self.stages.w, self.ops, self.b
         normed, norm = self.norms.apply(b + "ln1", x, "normed", for_product=True), None
-        if b + "attn_q_norm.weight" in w:
-            if not self.norms.rms:  # llama.cpp's are then layer norms; no published model has them
-                raise WispError("Layer norms of queries and keys are not supported.", "unsupported_architecture")
+        if w.has_all([b + f"attn_{name}_norm.weight" for name in "qk"]):
             size = w.size(b + "attn_q_norm.weight")
+            if size not in (tower.head_dim, tower.widths[0]):
+                what = f"Tensor {b}attn_q_norm.weight has {size} values; heads have {tower.head_dim}."
+                raise WispError(what, "bad_tensor_shape")
             weight = w.vector(*((b + f"attn_{name}_norm.weight", size) for name in "qk"))
-            norm = HeadNorm(weight, across_heads=size != tower.head_dim, norm_values=self.norm_values)
+            across = size != tower.head_dim
+            norm = HeadNorm(weight, across_heads=across, layer_norm=not self.norms.rms, norm_values=self.norm_values)
         queries = split_qkv(self.stages, normed, b, self.cache) if self.rope.dim == 0 and norm is None else None
         if queries is None:
             y = self.arranged(qkv(self.stages, normed, b))
@@ -116,20 +138,20 @@ class Block:
 
     def _hidden(self, normed: Buffer, up: str, width: int) -> Buffer:
         tower, w, ops, b = self.stages.tower, self.stages.w, self.ops, self.b
-        n, names = tower.embedding_length, [up]
-        if b + "ffn_gate.weight" in w or "<" in tower.activation:  # only gated activations have limits
+        n, names, activation = tower.embedding_length, [up], self.other_activation or tower.activation
+        if b + "ffn_gate.weight" in w or "<" in activation:  # only gated activations have limits
             names = ["ffn_gate", up]
         bias = w.optional_vector(*((b + name + ".bias", width) for name in names))
         if not is_clipped(self.stages, b + up):
             projection = Projection(w.stack([(b + name + ".weight", width) for name in names], n), bias)
             if len(names) == 1:
-                return ops.activated(normed, projection, tower.activation)
-            return ops.gated(normed, projection, tower.activation)
+                return ops.activated(normed, projection, activation)
+            return ops.gated(normed, projection, activation)
         y = ops.rows("gate_up", len(names) * width)
         for i, name in enumerate(names):
             project(self.stages, normed, b + name, w.matrix(b + name + ".weight", width, n), y, i * width, bias)
         hidden = ops.rows("hidden", width, ops.input_dtype)
-        return ops.activate(y, hidden, width, tower.activation, gated=len(names) > 1)
+        return ops.activate(y, hidden, width, activation, gated=len(names) > 1)
 
     def _add(self, name: str, x: Buffer, cols: int, after: tuple[str, str], to: Buffer) -> None:
         """to += x times the matrix `name`, first scaled column by column or normalised where the file has `after`."""

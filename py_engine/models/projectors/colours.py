@@ -20,6 +20,14 @@ def byte_values(s: Stages) -> Buffer:
     return buffer
 
 
+def fractions(s: Stages) -> Buffer:
+    """What each number of 256ths of a byte adds to a value of each colour, in float32: (3, 256)."""
+    found = [part / (256 * 255 * deviation) for deviation in s.tower.deviation for part in range(256)]
+    buffer = s.ops.buffer("image.fraction_values", (3, 256), "f32", "state")
+    s.plan.constants[buffer.name] = struct.pack("<768f", *found)
+    return buffer
+
+
 def _f32(value: float) -> float:
     """The nearest float32."""
     return float(struct.unpack("<f", struct.pack("<f", value))[0])

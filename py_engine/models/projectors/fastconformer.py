@@ -10,15 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.errors import WispError
-from py_engine.media.kinds import MAX_SECONDS
+from py_engine.media.kinds import D1OMNI_SECONDS, LFM2_SOUND, MAX_SECONDS
 from py_engine.models.projectors.block import Norms, qkv
-from py_engine.models.projectors.heads import finish, hidden
+from py_engine.models.projectors.heads import finish, hidden, output
 from py_engine.models.projectors.stages import Stages
 from py_engine.models.projectors.tower import Tower
-from py_engine.plan import attention, per_layer, rows
+from py_engine.plan import attention, per_layer, products, rows
 from py_engine.plan.encoder import EncoderPlan
 from py_engine.plan.ops import Projection
 from py_engine.plan.plan import Buffer, Weight
+from py_engine.plan.products import Product
 from py_engine.plan.tiles import MAX_WORKGROUPS
 
 EPS = 1e-5  # of LFM2-Audio's norms, whatever the metadata says
@@ -30,7 +31,8 @@ BLOCKS_PER_SUBMIT = 4
 
 def most_frames(tower: Tower) -> int:
     """Frames of the longest clip. A dispatch has a limited number of rows."""
-    return min(100 * MAX_SECONDS[tower.kind] + 1, 4 * (MAX_WORKGROUPS // -(-tower.mels // 4)))
+    seconds = MAX_SECONDS.get(tower.kind, D1OMNI_SECONDS)
+    return min(100 * seconds + 1, 4 * (MAX_WORKGROUPS // -(-tower.mels // 4)))
 
 
 def build(s: Stages) -> EncoderPlan:
@@ -44,7 +46,7 @@ def build(s: Stages) -> EncoderPlan:
     x = ops.project(
         "x", joined, w.matrix("a.pre_encode.out.weight", n, channels * bins), _bias(s, "a.pre_encode.out", n)
     )
-    norms, near = Norms(s, rms=False, eps=EPS if tower.kind == "lfm2a" else tower.eps), s.taps("near", tower.kernel)
+    norms, near = Norms(s, rms=False, eps=EPS if tower.kind in LFM2_SOUND else tower.eps), s.taps("near", tower.kernel)
     for i in range(tower.block_count):
         if i and i % BLOCKS_PER_SUBMIT == 0:
             s.begin("tokens", most)
@@ -54,12 +56,25 @@ def build(s: Stages) -> EncoderPlan:
         y, width = hidden(s, last, "mm.a.mlp.1", n, "relu2", bias=False)
         return finish(s, y, "mm.a.mlp.2", width, bias=False)
     y, width = hidden(s, norms.apply("mm.a.mlp.0", x, "normed", for_product=True), "mm.a.mlp.1", n, "gelu_erf")
-    return finish(s, y, "mm.a.mlp.3", width)
+    return _with_residual(s, y, width) if tower.kind == "d1omni_a" else finish(s, y, "mm.a.mlp.3", width)
+
+
+def _with_residual(s: Stages, x: Buffer, cols: int) -> EncoderPlan:
+    """D1-Omni: a last layer, and two more whose result is added to its."""
+    w, ops, names = s.w, s.ops, [f"mm.a.mlp.{i}" for i in range(3, 7)]
+    width, inner = (w.rows(names[i] + ".weight") for i in (0, 2))
+    y = output(s, width)
+    products.append(ops, Product(x, w.matrix(names[0] + ".weight", width, cols), y, _bias(s, names[0], width)))
+    normed = Norms(s, rms=False, eps=EPS).apply(names[1], y, "projected_norm", for_product=True, cols=width)
+    mid = ops.project("mid", normed, w.matrix(names[2] + ".weight", inner, width), _bias(s, names[2], inner))
+    mid = ops.activate(mid, ops.rows("mid_activated", inner, ops.input_dtype), inner, "gelu_erf", gated=False)
+    ops.linear(mid, w.matrix(names[3] + ".weight", width, inner), _bias(s, names[3], width), y)
+    return s.finish(y, width)
 
 
 def positions(tower: Tower) -> int:
     """Values of a distance's sinusoids."""
-    return POSITIONS if tower.kind == "lfm2a" else tower.embedding_length
+    return POSITIONS if tower.kind in LFM2_SOUND else tower.embedding_length
 
 
 def _bias(s: Stages, name: str, size: int) -> Weight | None:

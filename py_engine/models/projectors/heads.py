@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from py_engine.media.kinds import LFM2
 from py_engine.models.projectors import mobile, squares
 from py_engine.models.projectors.block import Norms
 from py_engine.models.projectors.stages import Stages
@@ -192,7 +193,7 @@ def _lfm2(s: Stages, x: Buffer) -> EncoderPlan:
     y = merge(s, x)
     if "mm.input_norm.weight" in s.w:
         y = _layer_norm(s, y, "mm.input_norm", cols, EPS)
-    y, width = hidden(s, y, "mm.1", cols)
+    y, width = hidden(s, y, "mm.1", cols, "gelu" if s.tower.kind == "lfm2" else "gelu_erf")
     return finish(s, y, "mm.2", width)
 
 
@@ -361,14 +362,14 @@ HEADS: dict[str, Callable[[Stages, Buffer], EncoderPlan]] = {
     "internvl": _internvl,
     "ldp": mobile.build,
     "ldpv2": mobile.build_second,
-    "lfm2": _lfm2,
+    **dict.fromkeys(LFM2, _lfm2),
     "lightonocr": _pixtral,
     "pixtral": _pixtral,
     "resampler": _resampler,
     "glm4v": _glm4v,
     "glm5v": _glm4v,
     "paddleocr": _paddleocr,
-    "dots_ocr": _dots_ocr,
+    **dict.fromkeys(("dots_ocr", "dots3note_v"), _dots_ocr),
     "kimivl": _kimivl,
     "janus_pro": _janus_pro,
     "phi4": _mlp,

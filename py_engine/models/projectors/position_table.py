@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil, isqrt
 from typing import Literal
 
+from py_engine.media.kinds import LFM2
 from py_engine.models.projectors.tower import Tower
 
 Kernel = Literal["aligned", "antialiased", "cubic", "linear", "offset"]
@@ -13,7 +14,7 @@ KERNELS: dict[str, Kernel] = {
     **dict.fromkeys(("glm4v", "glm5v", "kimik25"), "cubic"),
     "hunyuanvl": "offset",
     "muse-glimmer": "linear",
-    **dict.fromkeys(("lfm2", "paddleocr", "kimivl", "phi4"), "antialiased"),
+    **dict.fromkeys((*LFM2, "paddleocr", "kimivl", "phi4", "step3vl"), "antialiased"),
 }
 TAPS: dict[Kernel, int] = {"aligned": 4, "cubic": 16, "linear": 4, "offset": 4}
 TWO_TABLES = ("gemma4v", "gemma4uv")  # of columns, and of rows

@@ -12,13 +12,13 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 
 BLOCK = "blk.N."
-SECOND = "dots_ocr exaone4_5 hunyuanvl ling3vl phi4 qwen2.5vl_merger qwen2vl_merger qwen3vl_merger youtuvl "
+SECOND = "dots3note_v dots_ocr exaone4_5 hunyuanvl ling3vl phi4 qwen2.5vl_merger qwen2vl_merger qwen3vl_merger youtuvl "
 # names of tensors (N: of every block) -> the types of projectors that need them; biases only beside their weights
 NEEDED: dict[str, str] = {
     "mm.0.bias": SECOND + "janus_pro",
-    "mm.1.bias": "cohere2v janus_pro kimik25 kimivl lfm2 minimax_m3 paddleocr",
-    "mm.2.bias": SECOND + "cohere2v kimik25 kimivl lfm2 minimax_m3 paddleocr",
-    "mm.input_norm.bias": "dots_ocr kimik25 kimivl ling3vl paddleocr",
+    "mm.1.bias": "cohere2v d1omni_v janus_pro kimik25 kimivl lfm2 minimax_m3 paddleocr",
+    "mm.2.bias": SECOND + "cohere2v d1omni_v kimik25 kimivl lfm2 minimax_m3 paddleocr",
+    "mm.input_norm.bias": "dots3note_v dots_ocr kimik25 kimivl ling3vl paddleocr",
     "mm.merger.fc1.bias mm.merger.fc2.bias": "minimax_m3",
     "mm.model.fc.bias": "deepseekocr deepseekocr2 hunyuanvl",
     "mm.model.mb_block.1.block.0.1.bias mm.model.mb_block.2.block.0.1.bias": "ldp",
@@ -31,23 +31,28 @@ NEEDED: dict[str, str] = {
     "v.sam.blk.N.mlp.lin1.bias v.sam.blk.N.post_ln.bias v.sam.blk.N.pre_ln.bias": "deepseekocr deepseekocr2",
     "v.sam.neck.1.bias v.sam.neck.3.bias": "deepseekocr deepseekocr2",
     "v.token_embd.img_break": "pixtral",
+    "v.position_embd.weight": "step3vl",
     "v.vit_merger.ds_ln.bias v.vit_merger.ln1.bias": "minicpmv4_6",
     "v.proj_blk.N.cross_attn_norm.bias v.proj_blk.N.self_attn_norm.bias v.proj_blk.N.ffn_norm.bias "
     "v.proj_blk.N.ffn_up.bias v.proj_blk.N.norm.bias v.proj_blk.N.post_norm.bias": "granite4_vision",
     "a.proj_blk.N.cross_attn_norm.bias a.proj_blk.N.self_attn_norm.bias a.proj_blk.N.ffn_norm.bias "
     "a.proj_blk.N.ffn_up.bias a.proj_linear.bias a.proj_norm.bias": "granite_speech",
-    "a.blk.N.conv_pw1.bias a.blk.N.conv_pw2.bias a.blk.N.ffn_up_1.bias a.blk.N.ffn_down_1.bias": "granite_speech lfm2a",
-    "a.blk.N.ffn_norm.bias a.blk.N.ffn_norm_1.bias a.blk.N.norm_conv.bias": "granite_speech lfm2a parakeet",
-    "a.blk.N.conv_dw.bias mm.a.mlp.0.bias": "lfm2a",
-    "a.blk.N.conv_norm_mean": "parakeet",
-    "a.conv1d.1.bias a.conv1d.2.bias": "glma meralion musicflamingo qwen2a ultravox voxtral",
-    "a.conv1d.3.bias a.conv1d.5.bias a.conv1d.6.bias a.pre_encode.out.bias": "lfm2a parakeet",
-    "a.conv2d.1.bias a.conv2d.2.bias a.conv2d.3.bias": "qwen3a",
+    "a.blk.N.conv_pw1.bias a.blk.N.conv_pw2.bias a.blk.N.ffn_up_1.bias "
+    "a.blk.N.ffn_down_1.bias": "d1omni_a granite_speech lfm2a",
+    "a.blk.N.ffn_norm.bias a.blk.N.ffn_norm_1.bias a.blk.N.norm_conv.bias": "d1omni_a granite_speech lfm2a parakeet",
+    "a.blk.N.conv_dw.bias mm.a.mlp.0.bias": "d1omni_a lfm2a",
+    "mm.a.mlp.4.bias mm.a.mlp.5.bias mm.a.mlp.6.bias": "d1omni_a",
+    "a.blk.N.conv_norm_mean a.blk.N.ln1.weight a.blk.N.ln2.weight": "parakeet",
+    "a.conv1d.1.bias a.conv1d.2.bias": "glma meralion mimo_audio musicflamingo qwen2a ultravox voxtral",
+    "a.conv1d.3.bias a.conv1d.5.bias a.conv1d.6.bias a.pre_encode.out.bias": "d1omni_a lfm2a parakeet",
+    "a.conv2d.1.bias a.conv2d.2.bias a.conv2d.3.bias": "dots3note_a qwen3a",
     "mm.a.fc.bias": "qwen2a",
-    "mm.a.mlp.1.bias": "glma lfm2a musicflamingo qwen3a",
+    "mm.a.local_blk.N.attn_q.bias mm.a.local_blk.N.attn_k.bias mm.a.local_blk.N.attn_v.bias": "mimo_audio",
+    "a.downsample.norm.bias mm.a.local_blk.N.ln1.weight mm.a.local_blk.N.ln2.weight": "mimo_audio",
+    "mm.a.mlp.1.bias": "d1omni_a dots3note_a glma lfm2a musicflamingo qwen3a",
     "mm.a.mlp.2.bias": "glma musicflamingo qwen3a",
-    "mm.a.mlp.3.bias": "lfm2a meralion",
-    "mm.a.norm_pre.bias": "glma",
+    "mm.a.mlp.3.bias": "d1omni_a dots3note_a lfm2a meralion",
+    "mm.a.norm_pre.bias": "dots3note_a glma",
 }
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from py_engine.errors import WispError
-from py_engine.media.kinds import MAX_SECONDS, POOLED, RATE, WHISPER
-from py_engine.models.projectors import conformer, fastconformer, granite_speech
+from py_engine.media.kinds import LFM2_SOUND, MAX_SECONDS, POOLED, RATE, WHISPER
+from py_engine.models.projectors import conformer, dots3_sound, fastconformer, granite_speech, mimo_audio
 from py_engine.models.projectors.block import Block, Norms
 from py_engine.models.projectors.clipped import halves_swapped
+from py_engine.models.projectors.convolutions import convolved, halved
 from py_engine.models.projectors.heads import finish, hidden
 from py_engine.models.projectors.stages import Stages
 from py_engine.models.projectors.tower import Tower
@@ -29,11 +30,6 @@ FRAMES = 100  # of such a hundred; each is convolved on its own
 ULTRAVOX_EPS = GEMMA_EPS = 1e-6
 
 
-def halved(size: int) -> int:
-    """Places of a convolution with stride 2 and a kernel of 3, padded by 1."""
-    return (size + 1) // 2
-
-
 def most_rows(tower: Tower) -> int:
     """Rows of the first stage for the longest chunk."""
     if tower.kind == "qwen3a":
@@ -42,6 +38,10 @@ def most_rows(tower: Tower) -> int:
         return -(-MAX_SECONDS[tower.kind] * RATE // tower.mels)
     if tower.kind == "gemma4a":
         return halved(conformer.FRAMES) * halved(tower.mels)
+    if tower.kind == "mimo_audio":
+        return mimo_audio.FRAMES
+    if tower.kind == "dots3note_a":
+        return dots3_sound.most_rows(tower)
     if tower.speech is not None:
         return granite_speech.most_rows(tower.speech)
     if tower.kernel:
@@ -57,15 +57,6 @@ def build(s: Stages) -> EncoderPlan:
             "unsupported_architecture",
         )
     return BUILDERS[s.tower.kind](s)
-
-
-def convolved(s: Stages, x: Buffer, name: str, cols: int, activation: str = "gelu_erf") -> Buffer:
-    """activation(x times the kernel + bias), f32."""
-    w, ops = s.w, s.ops
-    width = w.rows(name + ".weight")
-    bias = w.optional_vector((name + ".bias", width))
-    y = ops.project("convolved", x, w.matrix(name + ".weight", width, cols), bias)
-    return ops.activate(y, ops.rows("activated", width), width, activation, gated=False)
 
 
 def _positions(s: Stages, x: Buffer) -> None:
@@ -96,8 +87,15 @@ def _whisper(s: Stages) -> EncoderPlan:
         pooled = ops.rows("pooled", n)
         rows.gather(ops, x, n, s.taps("pool", 2), pooled)
         x = pooled
-    last = "mm.a.norm_pre" if tower.kind == "glma" else "a.post_ln"
-    return PROJECTORS[tower.kind](s, norms.apply(last, x, "encoded"))
+    x = _normed(s, norms, x)
+    if tower.kind == "glma":
+        x = norms.apply("mm.a.norm_pre", x, "read")
+    return PROJECTORS[tower.kind](s, x)
+
+
+def _normed(s: Stages, norms: Norms, x: Buffer) -> Buffer:
+    """The norm after the blocks, if the file has it."""
+    return norms.apply("a.post_ln", x, "encoded") if "a.post_ln.weight" in s.w else x
 
 
 def _stacked(s: Stages, x: Buffer) -> tuple[Buffer, int]:
@@ -178,7 +176,7 @@ def _qwen3a(s: Stages) -> EncoderPlan:
     _positions(s, x)
     norms = Norms(s, rms=False, eps=tower.eps)
     _blocks(s, norms, x)
-    y, width = hidden(s, norms.apply("a.post_ln", x, "encoded", for_product=True), "mm.a.mlp.1", n, "gelu_erf")
+    y, width = hidden(s, _normed(s, norms, x), "mm.a.mlp.1", n, "gelu_erf")
     return finish(s, y, "mm.a.mlp.2", width)
 
 
@@ -189,10 +187,12 @@ def _gemma4ua(s: Stages) -> EncoderPlan:
 
 
 BUILDERS: dict[str, Callable[[Stages], EncoderPlan]] = {
+    "dots3note_a": dots3_sound.build,
     "gemma4a": conformer.build,
     "gemma4ua": _gemma4ua,
     "granite_speech": granite_speech.build,
-    **dict.fromkeys(("lfm2a", "parakeet"), fastconformer.build),
+    **dict.fromkeys((*LFM2_SOUND, "parakeet"), fastconformer.build),
+    "mimo_audio": mimo_audio.build,
     "qwen3a": _qwen3a,
     **dict.fromkeys(WHISPER, _whisper),
 }

@@ -63,9 +63,9 @@ class Stages:
         """A rotation whose turns the host writes for each token."""
         return self.rope_of("turns", neox=neox, halves=halves)
 
-    def rope_of(self, name: str, *, neox: bool, halves: bool = False) -> Rope:
-        """A rotation by the turns of an input of that name."""
-        dim = self.tower.head_dim
+    def rope_of(self, name: str, *, neox: bool, halves: bool = False, dim: int = 0) -> Rope:
+        """A rotation by the turns of an input of that name. `dim`: values of a head that rotate, if not all."""
+        dim = dim or self.tower.head_dim
         if halves and dim % 8:  # rope.wgsl rotates four values of a half at once
             raise WispError(f"Wisp cannot rotate halves of heads that are {dim} wide.", "unsupported_architecture")
         made = self.ops.buffer(f"{self.tower.modality}.{name}", (self.ops.batch, dim // 2), "u32", "state")

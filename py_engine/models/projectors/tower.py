@@ -7,8 +7,8 @@ from math import isqrt, prod
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
-from py_engine.media.encoders import Audio, Sam, Speech, Vision, Windowed
-from py_engine.media.kinds import LLAVA, WHISPER, WITHOUT_BLOCKS
+from py_engine.media.encoders import Audio, Coded, Sam, Speech, Vision, Windowed
+from py_engine.media.kinds import LFM2, LLAVA, WHISPER, WITHOUT_BLOCKS
 from py_engine.media.layout import PLAIN, Layout
 from py_engine.media.projector import Projector
 from py_engine.models.common import MAX_BLOCKS, natural, switch
@@ -16,6 +16,7 @@ from py_engine.models.common import MAX_BLOCKS, natural, switch
 ERF = (
     *WHISPER,
     "qwen3a",
+    "mimo_audio",
     "minimax_m3",
     "muse-glimmer",
 )  # encoders that have GELU by the error function, whatever the metadata says
@@ -29,7 +30,8 @@ LIMITS = {
 }  # larger ones are damage
 WINDOW = 112  # pixels of a window's side in qwen2.5vl
 MAX_WINDOW = 4096  # pixels
-SQUARE_TABLES = ("kimik25", "ling3vl", "glm5v", "muse-glimmer")  # types whose tables of positions are resized
+# Types whose tables of positions are resized.
+SQUARE_TABLES = ("kimik25", "ling3vl", "glm5v", "muse-glimmer", "step3vl")
 WITH_CLASS = ("llama4", "nemotron_v2_vl")  # types that cannot do without class tokens
 MUSE_PERIOD = 4  # of muse-glimmer's blocks, the last of so many attends to the whole picture
 LFM2_TILE = 512  # pixels of a side
@@ -80,8 +82,10 @@ class Tower:
     bands: Bands | None = None  # of mimovl
     speech: Speech | None = None  # of granite_speech
     kernel: int = 0  # rows of a FastConformer's convolutions
+    coded: Coded | None = None  # of mimo_audio
     deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
     features: tuple[int, ...] = ()  # after how many blocks LLaVA's projector reads rows
+    experts_used: int = 0  # of dots3note_v
 
     @property
     def blocks_used(self) -> int:
@@ -94,6 +98,11 @@ class Tower:
     def features_width(self) -> int:
         """Values of a row that LLaVA's projector reads."""
         return self.embedding_length * max(1, len(self.features))
+
+    @property
+    def square(self) -> int:
+        """Patches along a side of the squares whose rows follow each other."""
+        return 1 if self.kind == "step3vl" else self.merge
 
     @property
     def prefix(self) -> str:
@@ -206,11 +215,11 @@ def _deepstack(header: Header, vision: Vision) -> tuple[int, ...]:
 def _image(header: Header, vision: Vision) -> Tower:
     table = header.tensors.get("v.position_embd.weight")
     side = vision.image_size
-    if vision.type == "lfm2":
+    if vision.type in LFM2:
         side = max(LFM2_TILE, 16 * vision.align)
     elif vision.type == "lightonocr":
         side = max(side, vision.longest_edge)
-    area = vision.max_pixels if vision.type != "lfm2" and vision.max_pixels else side * side
+    area = vision.max_pixels if vision.type not in LFM2 and vision.max_pixels else side * side
     if table and vision.type in SQUARE_TABLES and isqrt(rows := prod(table.shape[1:])) ** 2 != rows:
         raise WispError(f"The projector's table of positions has the shape {table.shape}.", "bad_tensor_shape")
     if vision.windowed is not None:
@@ -244,6 +253,7 @@ def _image(header: Header, vision: Vision) -> Tower:
         merged_after=vision.merged_after,
         deepstack=_deepstack(header, vision),
         features=vision.features,
+        experts_used=vision.experts_used,
     )
 
 
@@ -291,9 +301,10 @@ def _audio(header: Header, audio: Audio) -> Tower:
         embedding_length=audio.n_embd,
         head_count=audio.n_head,
         eps=audio.eps,
-        activation="gelu_erf" if audio.type in ERF else "silu",
+        activation=_activation(header) if audio.type == "dots3note_a" else "gelu_erf" if audio.type in ERF else "silu",
         mels=audio.n_mel,
         stack=audio.stack,
         speech=audio.speech,
         kernel=audio.kernel,
+        coded=audio.coded,
     )

@@ -4,7 +4,7 @@ The host orders patches by squares of `merge` x `merge`, row by row within a squ
 is a reshape. It feeds a class token as one more patch after the picture's, without pixels.
 Source: siglip.cpp, llava.cpp, internvl.cpp, qwen2vl.cpp, qwen3vl.cpp, pixtral.cpp, gemma4v.cpp, gemma4uv.cpp,
 glm4v.cpp, paddleocr.cpp, dotsocr.cpp, youtuvl.cpp, granite4-vision.cpp, kimivl.cpp, kimik25.cpp, ling3vl.cpp,
-exaone4_5.cpp, nemotron-v2-vl.cpp and llama4.cpp in llama.cpp's tools/mtmd/models.
+exaone4_5.cpp, nemotron-v2-vl.cpp, step3vl.cpp and llama4.cpp in llama.cpp's tools/mtmd/models.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from py_engine.errors import WispError
-from py_engine.media.kinds import QWEN_VL
+from py_engine.media.kinds import FINE, QWEN_VL
 from py_engine.models.projectors import (
     cogvlm,
     convnext,
@@ -23,9 +23,10 @@ from py_engine.models.projectors import (
     mobilenet,
     sam_clip,
     squares,
+    step,
 )
 from py_engine.models.projectors.block import Block, Norms
-from py_engine.models.projectors.colours import byte_values
+from py_engine.models.projectors.colours import byte_values, fractions
 from py_engine.models.projectors.feature_layers import Joined
 from py_engine.models.projectors.heads import EPS, HEADS, DeepStack
 from py_engine.models.projectors.perceptrons import PERCEPTRONS
@@ -37,17 +38,19 @@ from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.products import ADD, Product
 
 RMS_NORM = {"qwen2.5vl_merger", "pixtral", "lightonocr", "gemma4v", "glm4v", "glm5v", "dots_ocr", "exaone4_5", "mimovl"}
+RMS_NORM |= {"dots3note_v"}
 BLOCKS_PER_SUBMIT = 4  # a long submit would hold the GPU
 ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row and column of the patch
-    **{kind: {"neox": True} for kind in (*QWEN_VL, "glm4v", "paddleocr", "dots_ocr", "youtuvl")},
+    **{kind: {"neox": True} for kind in (*QWEN_VL, "glm4v", "paddleocr", "dots_ocr", "dots3note_v", "youtuvl")},
     **{kind: {"neox": True} for kind in ("exaone4_5", "ling3vl", "glm5v", "minimax_m3")},
     **{kind: {"neox": False} for kind in ("pixtral", "lightonocr", "kimivl", "kimik25", "llama4", "muse-glimmer")},
+    "step3vl": {"neox": False},
     "gemma4v": {"neox": True, "halves": True},
 }
 
 
 OTHER_ENDS = {"cogvlm": cogvlm.build, "granite4_vision": granite_vision.build}
-OTHER_ENDS |= {"mimovl": mimovl.build, "minimax_m3": minimax_m3.build}
+OTHER_ENDS |= {"mimovl": mimovl.build, "minimax_m3": minimax_m3.build, "step3vl": step.build}
 ENDS = HEADS | PERCEPTRONS | OTHER_ENDS
 BLOCKS = {"cogvlm": cogvlm.Block, "minimax_m3": minimax_m3.Block}  # with parts of their own
 OTHERS = {
@@ -88,7 +91,8 @@ def _patches(s: Stages, norms: Norms) -> Buffer:
     """The patches times the convolution's kernel, normalised where the file has a norm, and positions: (n, n_embd)."""
     tower, w, ops = s.tower, s.w, s.ops
     n, pixels = tower.embedding_length, 3 * tower.patch**2
-    bytes_ = s.words("pixels", s.most * -(-pixels // 4))  # every picture begins with a word
+    fine = tower.kind in FINE
+    bytes_ = s.words("pixels", (1 + fine) * s.most * -(-pixels // 4))  # every picture begins with a word
     normalised, layer = "v.patch_norm.1.weight" in w, Norms(s, rms=False, eps=EPS)
     interleaved = tower.kind == "youtuvl"
     dtype = "f32" if normalised or interleaved else ops.input_dtype
@@ -104,6 +108,9 @@ def _patches(s: Stages, norms: Norms) -> Buffer:
     products.append(ops, Product(patches, kernel, x, None if has_class else bias))
     if "v.patch_embd.weight.1" in w:  # of a film's second frame; a still picture is both
         products.append(ops, Product(patches, w.matrix("v.patch_embd.weight.1", n, pixels), x, epilogue=ADD))
+    if fine:
+        patches = rows.patches(ops, bytes_, s.taps("fractions", 1), fractions(s), tower.patch)
+        products.append(ops, Product(patches, kernel, x, epilogue=ADD))
     if has_class:
         rows.gather(ops, _class_and_bias(s), n, s.taps("kinds", 1), x, add=True)
     if normalised:

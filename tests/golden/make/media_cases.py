@@ -28,6 +28,10 @@ PICTURES = (
     Prompt("alpha", "<__media__> and <__media__> in the hat?", ("alpha.png", "grey.png")),
 )
 BOTH = Prompt("both", "<__media__> and <__media__> in the hat?", ("wide.png", "half.wav"))
+MORE = {
+    "long": Prompt("long", "Listen: <__media__>\nwhat is it?", ("long.wav",)),
+    "huge": Prompt("huge", "<__media__> is what?", ("huge.png",)),
+}
 SOUND = (
     Prompt("half", "Listen: <__media__>\nwhat is it?", ("half.wav",)),
     Prompt("three", "Listen: <__media__>\nwhat is it?", ("three.wav",)),
@@ -69,6 +73,7 @@ class MediaCase:
     text: str
     seed: int
     sound: bool = False  # the file has an encoder of sound, too
+    more: tuple[str, ...] = ()  # ids of further prompts
     set: dict[str, Any] = field(default_factory=dict)  # settings other than the usual ones
 
     def files(self) -> list[Path]:
@@ -85,7 +90,8 @@ class MediaCase:
         target.mkdir(parents=True, exist_ok=True)
         text, projector = text_model(self.text), self.projector()
         projector.write(target / f"{self.name}.mmproj.gguf", "F16", Layout(), library)
-        prompts = (PICTURES[0], *SOUND, BOTH) if self.sound else PICTURES
+        prompts: tuple[Prompt, ...] = (PICTURES[0], *SOUND, BOTH) if self.sound else PICTURES
+        prompts += tuple(MORE[id] for id in self.more)
         arrays, recorded = record_media(library, text, projector, prompts, self.seed)
         about: dict[str, Any] = {"name": self.name, "projector": self.kind, "text_model": f"{self.text}.gguf"}
         about |= {"mmproj": f"{self.name}.mmproj.gguf", "arch": text.architecture, "type": "F16", "seed": self.seed}

@@ -43,11 +43,14 @@ VALUES: dict[str, list[Value]] = {
     "vision.preproc_max_tiles": [1, 4, 6, 9],
     "vision.mm_patch_merge_type": ["spatial_unpad", "flat"],
     "vision.feature_layer": [[0], [1], [0, 1], [2]],
+    "vision.expert_used_count": [1, 3, 9],
     "vision.projection_dim": [17],
     "vision.feed_forward_length": [17],
     "audio.projection_dim": [17],
     "audio.feed_forward_length": [17],
     "audio.feature_layer": [[0], [1, 2]],
+    "audio.window_size": [1, 2, 300],
+    "audio.rvq.codebook_size": [[1, 7, 9], [12, 7, 1]],
     "audio.projector.stack_factor": [1, 2, 5],
 }
 # Tensors of a block that encoders have or have not, and which dimension of which other tensor is their length.
@@ -142,6 +145,25 @@ def in_blocks(before: str, name: str, beside: str, axis: int) -> Change:
     return change
 
 
+def head_norms(before: str, length: int) -> Change:
+    """Norms of queries and keys in every block. llama.cpp takes those of all heads together beside divided matrices."""
+    return both(
+        *(in_blocks(f"{before}blk.", f"attn_{part}_norm.weight", "ln1.weight", 0) for part in "qk"),
+        *(cut(f"{before}blk.", f".attn_{part}_norm.weight", length) for part in "qk"),
+    )
+
+
+def cut(before: str, end: str, length: int) -> Change:
+    """The first values of vectors."""
+
+    def change(file: GgufFile) -> None:
+        for name in file.tensors:
+            if name.startswith(before) and name.endswith(end):
+                file.tensors[name] = file.tensors[name][:length]
+
+    return change
+
+
 # -- what belongs together --------------------------------------------------------------------------------------------
 
 
@@ -155,6 +177,8 @@ def shapes(file: GgufFile, keys: Mapping[str, Any], side: str, random: np.random
     if blocks and heads:
         for count in [count for count in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16) if n % (4 * count) == 0 and count != heads]:
             yield f"{side} {count} heads", with_value(f"{side}.attention.head_count", count), 0.2
+        yield f"{side} norms of heads", head_norms(before, n // heads), 0.3
+        yield f"{side} norms of queries and keys", head_norms(before, n), 0.3
     if blocks and layers > 1:
         yield f"{side} {layers - 1} blocks", with_blocks(side, layers, layers - 1), 0.5
         for more in (layers + 1, layers + 3):

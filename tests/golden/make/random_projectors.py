@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.make import random_parakeet
+from tests.golden.make import random_d1omni, random_dots3note, random_mimo_audio, random_parakeet
 from tests.golden.make.gguf_file import GgufFile
 
 Settings = dict[str, Any]
@@ -19,7 +19,7 @@ HALF = [0.5] * 3, [0.5] * 3
 BASE: Settings = {"n_embd": 64, "n_ff": 96, "n_layer": 2, "n_head": 4, "patch": 14, "image": 56, "out": 64}
 
 
-BOTH = ("nemotron_omni",)  # files with an encoder of pictures and one of sound
+BOTH = ("nemotron_omni", "dots3note", "d1omni", "mimo")  # files with an encoder of pictures and one of sound
 
 
 def build(kind: str, seed: int, **overrides: Any) -> GgufFile:
@@ -66,7 +66,7 @@ def linear(file: GgufFile, name: str, out: int, cols: int, *, bias: bool = True,
 
 
 def block(file: GgufFile, c: Settings, i: int, *, fused: bool = False, gate: bool = False, **has: Any) -> None:
-    """A transformer block. `has`: norm_bias, bias (of attention), ffn_bias; all but the first by default."""
+    """A transformer block. `has`: norm_bias, bias (of attention), ffn_bias, network; all but the first."""
     b, n, inner, head = f"v.blk.{i}.", c["n_embd"], c["n_ff"], c.get("head_dim", c["n_embd"] // c["n_head"])
     q, kv = c["n_head"] * head, c.get("n_kv", c["n_head"]) * head
     bias, ffn_bias = has.get("bias", True), has.get("ffn_bias", True)
@@ -76,8 +76,13 @@ def block(file: GgufFile, c: Settings, i: int, *, fused: bool = False, gate: boo
     else:
         for name, size in (("q", q), ("k", kv), ("v", kv)):
             linear(file, f"{b}attn_{name}", size, n, bias=bias, gain=1.5)
+    if "qk_norms" in c:  # of each head, or of all together
+        for name, size in (("q", q), ("k", kv)):
+            file.vector(f"{b}attn_{name}_norm.weight", head if c["qk_norms"][i] == "head" else size, mean=1.0)
     linear(file, b + "attn_out", n, q, bias=bias)
     file.norm(b + "ln2", n, bias=has.get("norm_bias", False))
+    if not has.get("network", True):
+        return
     for name in ["ffn_gate", "ffn_up"] if gate else ["ffn_up"]:
         linear(file, b + name, inner, n, bias=ffn_bias, gain=1.3)
     linear(file, b + "ffn_down", n, inner, bias=ffn_bias)
@@ -159,6 +164,24 @@ def cohere2v(file: GgufFile, c: Settings) -> None:
     siglip(file, c)
     linear(file, "mm.1", 2 * c["hidden"], 4 * c["n_embd"], gain=1.4)
     linear(file, "mm.2", c["out"], c["hidden"], gain=1.4)
+
+
+def step3vl(file: GgufFile, c: Settings) -> None:
+    """Rotation by column and row besides a table; two convolutions that halve a picture's sides."""
+    more = {"projector.scale_factor": 4, "preproc_image_size": c["longest"]}
+    vision_keys(file, c, CLIP, **more)
+    n, mid, last = c["n_embd"], c["hidden"], c["hidden"] + 16
+    patches(file, c)
+    table(file, c["table"] ** 2, n)
+    file.norm("v.pre_ln", n, bias=True)
+    for i in range(c["n_layer"]):
+        block(file, c, i, fused=True, norm_bias=True)
+        for name in ("ls1", "ls2"):
+            file.vector(f"v.blk.{i}.{name}.weight", n, mean=0.8, std=0.2)
+    for name, out, cols in (("mm.0", mid, n), ("mm.1", last, mid)):
+        file.matrix(f"{name}.weight", out, cols, 3, 3, std=0.4 / np.sqrt(cols))
+        file.vector(f"{name}.bias", out, std=0.1)
+    linear(file, "mm.model.fc", c["out"], last, bias=False, gain=1.4)
 
 
 def kimik25(file: GgufFile, c: Settings) -> None:
@@ -271,11 +294,53 @@ def nemotron_omni(file: GgufFile, c: Settings) -> None:
     random_parakeet.add(file, c)
 
 
+def dots3note(file: GgufFile, c: Settings) -> None:
+    """dots.ocr's encoder of pictures with more experts in later blocks, and an encoder of sound."""
+    file.add("clip.vision.projector_type", "dots3note_v")
+    vision_keys(file, c, CLIP, spatial_merge_size=2, expert_used_count=c["used"], **limits(c))
+    n = c["n_embd"]
+    file.add("clip.use_silu", True)
+    patches(file, c, bias=True)
+    for i, count in enumerate(c["experts"]):
+        block(file, c, i, fused=True, gate=True, network=count == 0, bias=False, ffn_bias=False)
+        if count:
+            random_dots3note.experts(file, f"v.blk.{i}.", count, n, 48, bias=count > 3)
+    file.norm("mm.post_norm", n)
+    file.norm("mm.input_norm", n, bias=True)
+    linear(file, "mm.0", 4 * n, 4 * n)
+    linear(file, "mm.2", c["out"], 4 * n, gain=1.4)
+    file.add("clip.has_audio_encoder", True)
+    file.add("clip.audio.projector_type", "dots3note_a")
+    random_dots3note.add_sound(file, c)
+
+
+def d1omni(file: GgufFile, c: Settings) -> None:
+    """LFM2-VL's encoder of pictures, and an encoder of sound."""
+    file.add("clip.vision.projector_type", "d1omni_v")
+    vision_keys(file, c, HALF, **{"projector.scale_factor": 2})
+    siglip(file, c)
+    linear(file, "mm.1", c["hidden"], 4 * c["n_embd"])
+    linear(file, "mm.2", c["out"], c["hidden"], gain=1.4)
+    file.add("clip.has_audio_encoder", True)
+    file.add("clip.audio.projector_type", "d1omni_a")
+    random_d1omni.add(file, c)
+
+
+def mimo(file: GgufFile, c: Settings) -> None:
+    """MiMo-VL's encoder of pictures, and encoders of sound."""
+    file.add("clip.vision.projector_type", "mimovl")
+    mimovl(file, c)
+    file.add("clip.has_audio_encoder", True)
+    file.add("clip.audio.projector_type", "mimo_audio")
+    random_mimo_audio.add(file, c)
+
+
 TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "ling3vl": ling3vl,
     "nemotron_v2_vl": nemotron_v2_vl,
     "llama4": llama4,
     "cohere2v": cohere2v,
+    "step3vl": step3vl,
     "kimik25": kimik25,
     "exaone4_5": exaone4_5,
     "glm5v": glm5v,
@@ -283,6 +348,9 @@ TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
     "minimax_m3": minimax_m3,
     "muse-glimmer": muse_glimmer,
     "nemotron_omni": nemotron_omni,
+    "dots3note": dots3note,
+    "mimo": mimo,
+    "d1omni": d1omni,
     "mlp": mlp,
     "gemma3": gemma3,
 }
@@ -290,7 +358,7 @@ TYPES: dict[str, Callable[[GgufFile, Settings], None]] = {
 OUTPUTS = {
     **dict.fromkeys(("ling3vl", "kimik25", "exaone4_5", "mimovl", "muse-glimmer", "mlp", "cohere2v"), "mm.2.weight"),
     "nemotron_v2_vl": "mm.model.mlp.3.weight",
-    "llama4": "mm.model.fc.weight",
+    **dict.fromkeys(("llama4", "step3vl"), "mm.model.fc.weight"),
     "gemma3": "mm.input_projection.weight",
     "glm5v": "mm.down.weight",
     "minimax_m3": "mm.merger.fc2.weight",

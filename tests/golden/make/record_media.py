@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from py_engine.media.kinds import FINE
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import Library
 from tests.golden.make.media_model import Chunk, MediaModel
@@ -69,6 +70,7 @@ class Recorder:
     def __init__(self, model: MediaModel, arrays: Arrays, keys: dict[str, Any]) -> None:
         self.model, self.arrays = model, arrays
         self.mean, self.deviation = (keys.get(f"clip.vision.image_{name}") for name in ("mean", "std"))
+        self.fine = keys.get("clip.projector_type") in FINE
 
     def case(self, prompt: Prompt, seed: int) -> About:
         """Record one prompt; return its row of the .json."""
@@ -123,10 +125,9 @@ class Recorder:
             pixels = self.pixels(given)
             step = max(1, int(np.ceil(np.sqrt(pixels.shape[0] * pixels.shape[1] / PIXELS))))
             arrays[f"{key}/pixels"] = pixels[::step, ::step]
-            sha256 = hashlib.sha256(pixels.tobytes()).hexdigest()
-            chunk.about["pixels"] = {
-                "height": pixels.shape[0], "width": pixels.shape[1], "step": step, "sha256": sha256,
-            }  # fmt: skip
+            chunk.about["pixels"] = {"height": pixels.shape[0], "width": pixels.shape[1], "step": step}
+            if pixels.dtype == np.uint8:
+                chunk.about["pixels"]["sha256"] = hashlib.sha256(pixels.tobytes()).hexdigest()
             return
         bins, count = given.shape[-2:]
         mel = given.reshape(bins, count)
@@ -137,10 +138,16 @@ class Recorder:
         }  # fmt: skip
 
     def pixels(self, given: np.ndarray) -> np.ndarray:
-        """The bytes (height, width, 3) that an encoder's input (1, 3, height, width) was made of."""
+        """The bytes (height, width, 3) that an encoder's input (1, 3, height, width) was made of.
+
+        Of a type whose resized pixels are no bytes: these numbers, float32, in units of a byte.
+        """
         mean, deviation = (np.array(values, np.float32) for values in (self.mean, self.deviation))
         values = given[0].transpose(1, 2, 0)
-        found = np.rint((values.astype(np.float64) * deviation + mean) * 255).astype(np.uint8)
+        exact = (values.astype(np.float64) * deviation + mean) * 255
+        if self.fine:
+            return np.ascontiguousarray(exact, np.float32)
+        found = np.rint(exact).astype(np.uint8)
         again = (found / np.float32(255) - mean) / deviation
         assert np.abs(again - values).max() < 1e-5
         return np.ascontiguousarray(found)

@@ -170,6 +170,7 @@ MEDIA_TOKENS += ("<|media_begin|>", "<|media_end|>", "<|audio_comp_start|>", "<|
 MEDIA_TOKENS += ("]<]start of image[>[", "]<]end of image[>[", "<|img|>", "<|endofimg|>")
 MEDIA_TOKENS += ("<|mimo_audio_start|>", "<|mimo_audio_end|>")
 MEDIA_TOKENS += ("<|START_OF_IMG|>", "<|IMG_LINE_BREAK|>", "<|END_OF_IMG|>")
+MEDIA_TOKENS += ("<patch_start>", "<patch_end>", "<patch_newline>", "<im_start>", "<im_end>")
 
 ADD: dict[str, Callable[[GgufFile, int], None]] = {
     "bpe": byte_pairs,
