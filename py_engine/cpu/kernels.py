@@ -32,6 +32,7 @@ from py_engine.cpu.hyper_connections import (
     remix_streams,
     spread_streams,
 )
+from py_engine.cpu.compressed import compress, compressed_attention, window_append
 from py_engine.cpu.index import index_append, index_choose, index_join, index_join_raw, index_scores
 from py_engine.cpu.latent import head_products, head_products_transposed, latent_append, latent_expansion
 from py_engine.cpu.mtp import mtp_input
@@ -269,7 +270,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         attend_streams, merge_streams, spread_streams, remix_streams, norm_streams, mix_streams,
         embed_ngrams, gate_ngrams, scale_queries,
         token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input, switch_adapters, index_append, index_scores,
-        index_choose, index_join, index_join_raw,
+        index_choose, index_join, index_join_raw, window_append, compress, compressed_attention,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "matmul_int8": matmul}

@@ -1,0 +1,148 @@
+"""Ops of attention to compressed keys (DeepSeek V4, DeepSeek-AI 2026). Shapes as in ops.py.
+
+All query heads share one head of keys, which are also the values. A token attends to the keys of a window, and to
+compressed keys: each is a mean over `ratio` positions, all of which the token sees. What is summed is rotated back.
+
+The caches of one layer are
+    k                   a key for each position of the window
+    compressed.inputs   what positions give compressed keys, f32: values, then scores. In the window's pages
+    compressed.keys     compressed keys, in the pages of the whole context (wgsl/lib/blocks.wgsl)
+A compressed key is written when the last of its positions is. Thus a sequence can go back to any position whose window
+is there, and what it computes from there on replaces what it left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd
+
+from py_engine.plan.cache import Cache, Compressed, make_row_cache, page_group
+from py_engine.plan.op_list import OpList
+from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
+from py_engine.plan.rope import Rope
+
+APPENDING_THREADS = 256  # of a workgroup of window_append.wgsl
+COMPRESSING_THREADS = 256  # of compress.wgsl
+ATTENDING_THREADS = 64  # of compressed_attention.wgsl
+OVERLAPPING = 4  # the ratio whose keys also have the positions of the key before
+
+
+@dataclass(frozen=True)
+class CompressedShape:
+    """Dimensions of one layer's attention. The last `rope` dimensions of a head rotate."""
+
+    heads: int
+    size: int  # of a query head and of a key
+    rope: int
+    window: int  # a token attends to itself and the window - 1 tokens before it
+    ratio: int  # positions that a key compresses; 0: there are no such keys
+    span: int  # last positions that any layer reads of what is in the window's pages
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a key also has the positions of the key before."""
+        return self.ratio == OVERLAPPING
+
+    @property
+    def cols(self) -> int:
+        """Values, and as many scores, that a position gives compressed keys."""
+        return self.size * (1 + self.overlaps) if self.ratio else 0
+
+    @property
+    def reach(self) -> int:
+        """Last positions that the layer reads of what is in the window's pages."""
+        return max(self.window, self.ratio * (1 + self.overlaps))
+
+
+def make_compressed_cache(plan: Plan, layer: int, shape: CompressedShape, kind: str) -> Cache:
+    """Create a layer's caches. Those of keys are f32 or f16."""
+    near = page_group(plan, shape.span)
+    cache = make_row_cache(plan, f"window.{layer}", shape.size, kind, near)
+    if not shape.ratio:
+        return cache
+    step = gcd(shape.ratio, plan.page)
+    keys = make_row_cache(plan, f"compressed.{layer}", -(-shape.size // step), kind, page_group(plan, 0))
+    inputs = make_row_cache(plan, f"compressor.{layer}", 2 * shape.cols, "f32", near)
+    return replace(cache, compressed=Compressed(keys.k, inputs.k, keys.paging["TABLE"], step))
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What a batch appends to the caches, and the queries that are rotated with it."""
+
+    q: Buffer  # (n, heads * size), normalised and rotated in place
+    x: Buffer  # (n, ...): from column `first` on a key, then what it gives compressed keys
+    first: int
+    norm: Weight  # of the key
+    rope: Rope
+
+
+def append(ops: OpList, given: Appended, cache: Cache, shape: CompressedShape, eps: float) -> None:
+    """Normalise and rotate queries and keys; append keys to the window, and what compresses them."""
+    found = cache.compressed
+    ops.add(
+        "window_append",
+        {"HEADS": shape.heads, "SIZE": shape.size, "ROPE": shape.rope, "INPUTS": 2 * shape.cols}
+        | {"WG": APPENDING_THREADS}
+        | cache.layout
+        | ops.state_params,
+        {"x_stride": given.x.shape[1], "x_first": given.first, "y_stride": given.q.shape[1]}
+        | {"rope_scale": given.rope.scale, "eps": eps},
+        {"state": ops.state, "x": given.x, "norm": given.norm, "rope_freqs": given.rope.freqs}
+        | {"y": given.q, "k_cache": cache.k}
+        | ({"inputs": found.inputs} if found else {}),
+        shape.heads + 1 + (found is not None),
+        PerToken(),
+    )
+
+
+@dataclass(frozen=True)
+class Compressor:
+    """What compresses keys: `terms` (ratio, cols) of the scores of each position, and the norm of a compressed key."""
+
+    terms: Weight
+    norm: Weight
+    rope: Rope
+
+
+def compress(ops: OpList, given: Compressor, cache: Cache, shape: CompressedShape, eps: float) -> None:
+    """Append the compressed keys whose last position is the batch's."""
+    assert cache.compressed
+    ops.add(
+        "compress",
+        {"SIZE": shape.size, "ROPE": shape.rope, "RATIO": shape.ratio, "OVERLAPS": int(shape.overlaps)}
+        | {"WG": COMPRESSING_THREADS}
+        | _blocks(cache.compressed)
+        | cache.layout
+        | ops.state_params,
+        {"rope_scale": given.rope.scale, "eps": eps},
+        {"state": ops.state, "terms": given.terms, "norm": given.norm, "rope_freqs": given.rope.freqs}
+        | {"inputs": cache.compressed.inputs, "c_cache": cache.compressed.keys},
+        PerToken(),
+    )
+
+
+def attend(
+    ops: OpList, q: Buffer, cache: Cache, shape: CompressedShape, sinks: Weight, rope: Rope, scale: float
+) -> Buffer:
+    """The weighted sums of keys, rotated back: (n, heads * size)."""
+    y, found = ops.rows("attn", shape.heads * shape.size), cache.compressed
+    ops.add(
+        "compressed_attention",
+        {"SIZE": shape.size, "ROPE": shape.rope, "WINDOW": shape.window, "RATIO": shape.ratio}
+        | {"WG": ATTENDING_THREADS}
+        | (_blocks(found) if found else {})
+        | cache.layout
+        | ops.state_params,
+        {"q_stride": q.shape[1], "y_stride": y.shape[1], "scale": scale},
+        {"state": ops.state, "q": q, "sinks": sinks, "rope_freqs": rope.freqs, "k_cache": cache.k, "y": y}
+        | ({"c_cache": found.keys} if found else {}),
+        shape.heads,
+        PerToken(),
+    )
+    return y
+
+
+def _blocks(found: Compressed) -> dict[str, int]:
+    """The #params of wgsl/lib/blocks.wgsl."""
+    return {"BLOCKS_TABLE": found.table, "STEP": found.step, "WIDTH": found.keys.shape[1]}
