@@ -136,10 +136,15 @@ def _fused_bytes(op: Op) -> int:
     return 4 * max(x.shape[0] if op.kernel == "matvec_small_batch" else 1, 1) * _matrix(op).rows
 
 
+def _head_dim(op: Op) -> int:
+    """Dimensions of the heads of attention; 0 for other ops."""
+    return int(op.params["SIZE"] if op.kernel == "compressed_attention" else op.params.get("HEAD_DIM", 0))
+
+
 def _scratch_bytes(plan: Plan) -> int:
     """The most memory that an op needs for itself in one thread."""
     ops = list(_ops(plan))
-    heads = max((int(op.params.get("HEAD_DIM", 0)) for op in ops), default=0)
+    heads = max((_head_dim(op) for op in ops), default=0)
     widths: Sequence[int] = [
         b.shape[-1] for b in plan.buffers.values() if b.pool == "activations" and len(b.shape) == 2
     ]
