@@ -22,6 +22,7 @@ from py_engine.cpu.attention import (
     scale_queries,
 )
 from py_engine.cpu.call import Call
+from py_engine.cpu.compressed import compress, compressed_attention, window_append
 from py_engine.cpu.convolutions import depthwise, shortconv, shortconv_all, subsample, unfold
 from py_engine.cpu.experts import experts, group_experts, route, weighted_sum
 from py_engine.cpu.hyper_connections import (
@@ -32,7 +33,6 @@ from py_engine.cpu.hyper_connections import (
     remix_streams,
     spread_streams,
 )
-from py_engine.cpu.compressed import compress, compressed_attention, window_append
 from py_engine.cpu.index import index_append, index_choose, index_join, index_join_raw, index_scores
 from py_engine.cpu.latent import head_products, head_products_transposed, latent_append, latent_expansion
 from py_engine.cpu.mtp import mtp_input

@@ -140,8 +140,9 @@ def head_products_transposed(m: Calls, op: Op) -> None:
 
 def route(m: Calls, op: Op) -> None:
     m.add(
-        "route", state=state_of(m, op), per_token=int(op.params.get("STATE_PER_TOKEN", 0)), experts=op.params["EXPERTS"], used=op.params["USED"],
-        normalised=op.params["NORMALISED"], gating=GATINGS[op.params["GATING"]], scale=op.consts["scale"],
+        "route", state=state_of(m, op), per_token=int(op.params.get("STATE_PER_TOKEN", 0)),
+        experts=op.params["EXPERTS"], used=op.params["USED"],
+        normalised=op.params["NORMALISED"], gating=GATINGS[str(op.params["GATING"])], scale=op.consts["scale"],
         groups=op.params.get("GROUPS", 0), groups_used=op.params.get("GROUPS_USED", 0),
         sharing=op.params.get("SHARING", 1),
         logits=m.address(op, "logits"), stride=op.consts["stride"], bias=m.address(op, "bias"),

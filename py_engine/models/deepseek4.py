@@ -22,8 +22,9 @@ from py_engine.plan.compressed import OVERLAPPING, Appended, CompressedShape, Co
 from py_engine.plan.latent import Columns, HeadMatrices
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
+from py_engine.plan.quants import GROUP
 from py_engine.plan.rope import Rope, RopeSpec
-from py_engine.plan.weights import Weights
+from py_engine.plan.weights import Weights, missing_tensor
 
 NEOX = False
 RATIOS = (0, OVERLAPPING, 128)
@@ -85,9 +86,7 @@ class Config(config.Config):
         assert self.mixture
         routed, other = (f"clamped_silu<{limit}" if limit else "silu" for limit in self.limits[i])
         mixture = replace(self.mixture, chosen_by_token=i < self.by_token)
-        return replace(
-            self, activation=other, expert_activation=routed, mixture=mixture, compressed=self.shapes[i]
-        )
+        return replace(self, activation=other, expert_activation=routed, mixture=mixture, compressed=self.shapes[i])
 
 
 def _ratios(header: Header, blocks: int) -> tuple[int, ...]:
@@ -130,12 +129,16 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
     rows = streams.begin(ops, x, STREAMS, n, cfg.stream_eps)
     for i in range(cfg.block_count):
         layer = Layer(cfg.layer(i), w, ops, f"blk.{i}.", ropes[i], 0)
+        if i >= cfg.by_token and (tensor := layer.b + "exp_probs_b.bias") not in w:
+            raise missing_tensor(tensor, w.header.architecture)
         weights = stream_weights(cfg, w, ops, rows, layer.b + "hc_attn")
         out = _attention(layer, streams.merge(ops, rows, weights), caches[i])
         mixed_streams.remix(ops, out, rows, weights, cfg.rounds)
         weights = stream_weights(cfg, w, ops, rows, layer.b + "hc_ffn")
         out = feed_forward(layer, streams.merge(ops, rows, weights))
         mixed_streams.remix(ops, out, rows, weights, cfg.rounds)
+        if n % GROUP and ops.adapters.directions:
+            raise WispError(f"Control vectors of {n} values are not supported in DeepSeek V4.", "unsupported_adapter")
         ops.end_layer(rows.rows)
     matrix = w.matrix("output_hc_fn.weight", STREAMS, STREAMS * n)
     terms = w.vector(("output_hc_scale.weight", 1), ("output_hc_base.weight", STREAMS))

@@ -113,11 +113,9 @@ def test_compressed_keys(bench: Bench, shape: CompressedShape, kind: str, setup:
     name = cache.compressed.keys.name
     before = bench.data[name].reshape(-1).copy()
     gpu, host = (found[name].reshape(-1) for found in bench.run(ops))
-    begins = np.repeat(np.cumsum((0, *setup.segments[:-1])), setup.segments) if setup.segments else [0] * setup.n
+    begins = np.repeat(np.cumsum((0, *setup.segments[:-1])), setup.segments) if setup.segments else [0] * setup.batch
     places = setup.places or [(setup.pos + m, setup.seq) for m in range(setup.n)]
-    last = [
-        (pos, seq) for m, (pos, seq) in enumerate(places) if (pos + 1 - (begins[m] if setup.segments else 0)) % shape.ratio == 0
-    ]
+    last = [place for place, begin in zip(places, begins, strict=False) if (place[0] + 1 - begin) % shape.ratio == 0]
     written = blocks(bench, cache, shape, last).reshape(-1)
     assert len(np.unique(written)) == len(last) * shape.size
     if last:
@@ -159,7 +157,7 @@ def test_attention(bench: Bench, shape: CompressedShape, kind: str, setup: Setup
 
 @in_turn("ratio", [0, 4], BOTH_ADAPTERS)
 def test_large_scores(bench: Bench, ratio: int) -> None:
-    """Scores of which a float's exponential would be infinite, or all zero, without the largest one taken off."""
+    """Scores whose exponentials would be infinite, or all zero, if the largest score were not subtracted."""
     shape = CompressedShape(2, 20, 8, 9, 4, 9)
     for sink in (-200.0, 200.0):
         ops, cache, rope = begin(bench, shape, "f32", Setup(batch=3, n=3, pos=63, n_ctx=192, seq=5))

@@ -11,7 +11,14 @@ from typing import Any
 COMPRESSED: dict[str, dict[str, Any]] = {
     "deepseek4": {
         **{"arch": "deepseek4", "n_embd": 48, "n_layer": 4, "n_head": 4, "n_kv": 1, "head_dim": 40, "rope_dim": 12},
-        **{"vocab": 304, "eps": 1e-5, "q_rank": 28, "ratios": [0, 4, 128, 4], "compress_base": 160000.0, "out": (2, 20)},
+        **{
+            "vocab": 304,
+            "eps": 1e-5,
+            "q_rank": 28,
+            "ratios": [0, 4, 128, 4],
+            "compress_base": 160000.0,
+            "out": (2, 20),
+        },
         **{"window": 9, "index": (2, 64, 256), "mixed": (4, 3, 1e-3), "hash_layers": 1, "n_expert": 6, "n_used": 2},
         **{"n_ff": 24, "n_ff_shexp": 24, "n_shared": 1, "gating": 4, "weights_norm": True, "weights_scale": 1.5},
         **{"clamp_exp": [0.0, 0.6, 0.5, 0.4], "clamp_shexp": [0.3, 0.0, 0.5, 0.4]},
