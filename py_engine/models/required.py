@@ -162,8 +162,8 @@ OUTSIDE = {  # of layers
     "output.weight": only(  # others' embeddings may serve
         "apertus arwkv7 baichuan bailingmoe bailingmoe2 codeshell dbrx deepseek4 dots1 exaone-moe glm5-next gpt-oss "
         "gptneox hy_v4 internlm2 jais kimi-k3 kimi-linear llada-moe maple mellum mimo2 minimax-m2 minimax-m3 "
-        "muse-glimmer nemotron olmo2 olmoe orion phi2 phimoe plamo qwen qwen2moe rwkv6 rwkv6qwen2 rwkv7 stablelm step35 "
-        "talkie xverse"
+        "muse-glimmer nemotron olmo2 olmoe orion phi2 phimoe plamo qwen qwen2moe rwkv6 rwkv6qwen2 rwkv7 stablelm "
+        "step35 talkie xverse"
     ),
 }
 

@@ -1,7 +1,7 @@
 """Ops of attention to compressed keys (DeepSeek V4, DeepSeek-AI 2026). Shapes as in ops.py.
 
 All query heads share one head of keys, which are also the values. A token attends to the keys of a window, and to
-compressed keys: each is a mean over `ratio` positions, all of which the token sees. Their sum is rotated back.
+compressed keys: each is a mean over `ratio` positions that the token sees. Their sum is rotated back.
 
 The caches of one layer are
     k                   a key for each position of the window
