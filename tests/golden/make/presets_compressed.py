@@ -28,6 +28,6 @@ COMPRESSED: dict[str, dict[str, Any]] = {
         **{"vocab": 304, "eps": 1e-6, "q_rank": 20, "ratios": [128, 4, 0], "compress_base": 40000.0, "out": (3, 12)},
         **{"window": 6, "index": (2, 128, 256), "mixed": (4, 1, 1e-6), "hash_layers": 0, "n_expert": 4, "n_used": 3},
         **{"n_ff": 24, "n_ff_shexp": 48, "n_shared": 2, "gating": 4, "weights_norm": False, "weights_scale": 1.0},
-        **{"clamp_exp": [0.5, 0.5, 0.5], "rope": "yarn", "ctx": 512},
+        **{"clamp_exp": [0.5, 0.5, 0.5], "rope": "yarn", "ctx": 1024},
     },
 }
