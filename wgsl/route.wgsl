@@ -11,8 +11,8 @@
 #endif
 #param SHARING // so many neighbouring experts share a network: networks are chosen, each with the gate of its number; 0: none
 #param FACTORS // 1: each expert's weights have a factor of its own
-#param TABLE_ROWS // of the table that has the experts of each token; 0: there is none
-#if TABLE_ROWS
+#param TABLED // 1: a table has the experts of each token
+#if TABLED
 #param TOKENS // capacity of a sequence in `tokens`
 #param STATE_PER_TOKEN // 0: one State; 1: one State per token
 #include "lib/state.wgsl"
@@ -24,6 +24,9 @@
 struct Params {
   scale: f32, // factor on the weights
   stride: u32, // floats between tokens of the logits
+#if TABLED
+  rows: u32, // of the table
+#endif
 }
 @bind var<uniform> p: Params;
 @bind var<storage, read> logits: array<vec4f>; // (n, EXPERTS padded to 32)
@@ -33,9 +36,9 @@ struct Params {
 #if FACTORS
 @bind var<storage, read> factors: array<vec4f>; // (EXPERTS padded to 32)
 #endif
-#if TABLE_ROWS
+#if TABLED
 @bind var<storage, read> tokens: array<u32>; // (sequences, TOKENS)
-@bind var<storage, read> table: array<u32>; // (TABLE_ROWS, USED padded to 32)
+@bind var<storage, read> table: array<u32>; // (rows, USED padded to 32)
 #endif
 @bind var<storage, read_write> chosen: array<u32>; // (n, USED)
 @bind var<storage, read_write> weights: array<f32>; // (n, USED)
@@ -117,9 +120,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   all = sum.x + sum.y + sum.z + sum.w;
 #endif
-#if TABLE_ROWS
+#if TABLED
   let own = state.tokens[STATE_PER_TOKEN * m];
-  let token = min(tokens[own.seq * TOKENS + own.pos + (1u - STATE_PER_TOKEN) * m], TABLE_ROWS - 1u);
+  let token = min(tokens[own.seq * TOKENS + own.pos + (1u - STATE_PER_TOKEN) * m], p.rows - 1u);
   for (var k = t; k < USED; k += WG) { // a file that is damaged may have any number
     let e = min(table[token * ((USED + 31u) / 32u * 32u) + k], EXPERTS - 1u);
     chosen[m * USED + k] = e;

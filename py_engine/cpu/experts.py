@@ -23,7 +23,7 @@ def route(c: Call) -> None:
         ranks = np.argsort(np.argsort(-sums, axis=1, kind="stable"), axis=1)
         order = np.where(ranks[:, :, None] < c.params["GROUPS_USED"], grouped, -np.inf).reshape(order.shape)
     chosen = np.argsort(-order, axis=1, kind="stable")[:, :used] // (c.params.get("SHARING", 0) or 1)
-    if rows := c.params.get("TABLE_ROWS", 0):
+    if rows := c.consts.get("rows", 0):
         tokens = np.minimum(c["tokens"][c.sequences, c.positions], rows - 1)
         table = np.ascontiguousarray(c["table"][tokens, :used]).view(np.uint32)
         chosen = np.minimum(table, c.params["EXPERTS"] - 1).astype(np.int64)

@@ -147,7 +147,7 @@ def route(m: Calls, op: Op) -> None:
         sharing=op.params.get("SHARING", 1),
         logits=m.address(op, "logits"), stride=op.consts["stride"], bias=m.address(op, "bias"),
         factors=m.address(op, "factors"), table=m.address(op, "table"), table_stride=op.params["USED"],
-        table_rows=op.params.get("TABLE_ROWS", 0), tokens=m.address(op, "tokens"),
+        table_rows=op.consts.get("rows", 0), tokens=m.address(op, "tokens"),
         tokens_stride=op.params.get("TOKENS", 0), chosen=m.address(op, "chosen"), weights=m.address(op, "weights"),
     )  # fmt: skip
 

@@ -100,7 +100,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1, "SLOTS": 1, "HEADS_EA
         "SCALES",
         "PINNED",
         "INDEXED",
-        "TABLE_ROWS",
+        "TABLED",
     ),
     0,
 )

@@ -61,7 +61,7 @@ def choose_experts(ops: OpList, logits: Buffer, routing: Routing) -> Route:
     bias, factors, threads = routing.bias, routing.factors, min(MAX_ROUTE_THREADS, routing.experts)
     params: dict[str, int] = {}
     if table := routing.table:
-        params = {"TABLE_ROWS": table.rows, "TOKENS": ops.tokens.shape[1]} | ops.state_params
+        params = {"TABLED": 1, "TOKENS": ops.tokens.shape[1]} | ops.state_params
     ops.add(
         "route",
         {"EXPERTS": routing.experts, "USED": routing.used, "NORMALISED": int(routing.normalised),
@@ -69,7 +69,7 @@ def choose_experts(ops: OpList, logits: Buffer, routing: Routing) -> Route:
         | ({"GROUPS": routing.groups, "GROUPS_USED": routing.groups_used} if routing.groups else {})
         | ({"SHARING": routing.sharing} if routing.sharing > 1 else {}) | ({"FACTORS": 1} if factors else {})
         | params,
-        {"scale": routing.scale, "stride": logits.shape[1]},
+        {"scale": routing.scale, "stride": logits.shape[1]} | ({"rows": table.rows} if table else {}),
         {"logits": logits, "chosen": chosen, "weights": weights} | ({"bias": bias} if bias else {})
         | ({"factors": factors} if factors else {})
         | ({"state": ops.state, "tokens": ops.tokens, "table": table} if table else {}),

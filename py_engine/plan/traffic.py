@@ -37,6 +37,7 @@ IN_PLACE = (
     "scale_queries",
     "spread_streams",
     "weighted_sum",
+    "window_append",
 )  # they read y, or x, before they write it
 PER_POSITION = {"scores": 32, "index_mask": 1, "heap": 0}  # bits of an index's buffers, whose heap is mostly unused
 

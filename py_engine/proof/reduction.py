@@ -44,6 +44,9 @@ def reduced(op: Op, head_count: int = HEADS) -> Reduced:
         return _expansion(op)
     if op.kernel in ("gather", "matmul_transposed"):
         return _table(op)
+    if op.kernel == "route" and "table" in op.bindings:
+        rows = min(int(op.consts["rows"]), EMBEDDED_ROWS)
+        return Reduced(replace(op, consts={**op.consts, "rows": rows}), {}, {"table": rows})
     if op.kernel == "pick_rows":
         rows = min(int(op.consts["rows"]), EMBEDDED_ROWS)
         return Reduced(replace(op, consts={"rows": rows}), {}, {"x": rows})
