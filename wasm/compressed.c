@@ -4,11 +4,6 @@
 
 #define BLOCK 32 // keys that are read at a time
 
-// Where the compressed key is whose last position is `pos`: the index of its first value (wgsl/lib/blocks.wgsl).
-#define BLOCK_AT(r, seq, pos)                                                                                          \
-  ((size_t)tables((r)->state)[(r)->blocks_table + (seq) * (r)->pages + (pos) / (r)->page] * (r)->page * (r)->width +   \
-   (pos) % (r)->page / (r)->step * (r)->size)
-
 // Normalise a head and rotate its last dimensions. `norm`: 0 if it has no weights.
 static void norm_rotate(const f32 *x, f32 *y, u32 size, u32 rope, const f32 *norm, f32 eps, const f32 *cosine,
                         const f32 *sine) {
@@ -26,11 +21,17 @@ void window_append_work(const window_append_call *r, u32 chunk, u32 chunks, u8 *
     const u32 pos = position(r->state, r->per_token, m), offset = pos - segment(r->state, r->segments, m).first;
     angles(AT(u32, r->freqs), half_dim, offset, r->scale, sine, cosine);
     f32 *q = ROW(r->y, r->y_stride, m);
+    const u32 seq = sequence(r->state, r->per_token, m);
+    const size_t row = cache_row(r->state, r->table, r->pages, r->page, seq, pos);
+    if (!r->keyed) {
+      for (u32 h = 0; h < r->heads; h++, q += size)
+        rotate(q + size - r->rope, q + size - r->rope, r->rope, r->rope, r->rope, 0, cosine, sine);
+      memcpy(ROW(r->inputs, r->columns, row), ROW(r->x, r->x_stride, m) + r->x_first, 4 * r->columns);
+      continue;
+    }
     for (u32 h = 0; h < r->heads; h++, q += size) norm_rotate(q, q, size, r->rope, 0, r->eps, cosine, sine);
     const f32 *x = ROW(r->x, r->x_stride, m) + r->x_first;
     norm_rotate(x, key, size, r->rope, AT(f32, r->norm), r->eps, cosine, sine);
-    const u32 seq = sequence(r->state, r->per_token, m);
-    const size_t row = cache_row(r->state, r->table, r->pages, r->page, seq, pos);
     store_row(r->k, r->halves, row * size, key, size);
     if (r->columns) memcpy(ROW(r->inputs, r->columns, row), x + size, 4 * r->columns);
   }
@@ -104,13 +105,18 @@ void compressed_attention_work(const compressed_attention_call *r, u32 chunk, u3
     f32 *y = ROW(r->y, r->y_stride, m) + head * size, top = AT(f32, r->sinks)[head], total = 1;
     memset(y, 0, 4 * size);
     for (u32 first = 0; first < count; first += BLOCK) {
-      const u32 n = MIN(BLOCK, count - first);
+      const u32 n = MIN(BLOCK, count - first), *mask = AT(u32, r->mask) + (size_t)r->mask_words * m;
       f32 scores[BLOCK], new_top = top;
       read_keys(&c, first, n, keys);
       for (u32 j = 0; j < n; j++) {
         v128_t sum = splat(0);
         for (u32 k = 0; k < size; k += 4) sum = madd(wasm_v128_load(q + k), wasm_v128_load(keys + j * size + k), sum);
-        scores[j] = r->scale * sum4(sum), new_top = MAX(new_top, scores[j]);
+        scores[j] = r->scale * sum4(sum);
+        if (r->mask_words && first + j >= c.near) {
+          const u32 last = begin + (first + j - c.near + 1) * r->ratio - 1;
+          if (!(mask[last / 32] >> last % 32 & 1)) scores[j] = -__builtin_inff();
+        }
+        new_top = MAX(new_top, scores[j]);
       }
       const f32 rescale = exp1(top - new_top);
       top = new_top, total *= rescale;

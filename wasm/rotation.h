@@ -3,6 +3,12 @@
 
 #include "ops.h"
 
+// Where the compressed key is whose last position is `pos`: the index of its first value (wgsl/lib/blocks.wgsl).
+#define BLOCK_AT(r, seq, pos)                                                                                          \
+  ((size_t)tables((r)->state)[(r)->blocks_table + (seq) * (r)->pages + (pos) / (r)->page] * (r)->page *                \
+   (r)->block_width +                                                                                                  \
+   (pos) % (r)->page / (r)->step * (r)->size)
+
 // sin and cos of an angle, which is a turn's fraction in units of 2^-32.
 static inline void sine_cosine(u32 turns, f32 *sine, f32 *cosine) {
   // the nearest quarter turn, and an angle within an eighth of a turn of it

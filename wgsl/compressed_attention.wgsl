@@ -5,6 +5,7 @@
 #param ROPE // rotated dimensions, in neighbouring pairs
 #param WINDOW // a token attends to itself and the WINDOW - 1 tokens before it
 #param RATIO // positions that a key compresses; 0: there are no such keys
+#param INDEXED // not 0: compressed keys count by the bits of their positions in a mask, which has so many words a token
 #param KV // element type of the caches: "f16" or "f32"
 #param WG
 
@@ -35,6 +36,9 @@ fn four(v: vec4f) -> vec4f {
 #if RATIO
 @bind var<storage, read> c_cache: array<Four>; // compressed keys
 #include "lib/blocks.wgsl"
+#endif
+#if INDEXED
+@bind var<storage, read> index_mask: array<u32>; // (n, INDEXED)
 #endif
 @bind var<storage, read_write> y: array<vec4f>; // (n, y_stride)
 #include "lib/pages.wgsl"
@@ -83,13 +87,20 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       }
 #if RATIO
       else {
-        places[t] = block_at(begin + (k - near + 1u) * RATIO - 1u, seq) / 4u;
+        let last = begin + (k - near + 1u) * RATIO - 1u;
+        places[t] = block_at(last, seq) / 4u;
         for (var i = 0u; i < VECS; i++) {
           dot4 += query[i] * four(c_cache[places[t] + i]);
         }
       }
 #endif
       score = dot4.x + dot4.y + dot4.z + dot4.w;
+#if INDEXED
+      if (k >= near) {
+        let last = begin + (k - near + 1u) * RATIO - 1u;
+        score = select(-3e38, score, ((index_mask[m * INDEXED + last / 32u] >> (last % 32u)) & 1u) == 1u);
+      }
+#endif
     }
     scores[t] = score;
     workgroupBarrier();

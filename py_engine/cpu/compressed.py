@@ -11,9 +11,12 @@ from py_engine.cpu.numerics import normed
 
 def window_append(c: Call) -> None:
     heads, size, inputs, first = (c.params["HEADS"], c.params["SIZE"], c.params["INPUTS"], c.consts["x_first"])
-    q = c["y"][: c.n, : heads * size]
+    q, rows, x = c["y"][: c.n, : heads * size], c.rows_of(c.positions, c.sequences), c["x"][: c.n, first:]
+    if not c.params["KEYED"]:
+        q[:] = _rotated(c, q.reshape(c.n, heads, size), c.offsets).reshape(q.shape)
+        c["inputs"][rows] = x[:, :inputs]
+        return
     q[:] = _rotated(c, normed(q.reshape(c.n, heads, size), np.float32(1), c.consts["eps"]), c.offsets).reshape(q.shape)
-    rows, x = c.rows_of(c.positions, c.sequences), c["x"][: c.n, first:]
     keys = normed(x[:, :size], c["norm"][0, :size], c.consts["eps"])
     c["k_cache"][rows] = _rotated(c, keys[:, None], c.offsets)[:, 0]
     if inputs:
@@ -35,7 +38,7 @@ def compress(c: Call) -> None:
         weights = np.exp(scores - scores.max(axis=0))
         key = (weights * values).sum(axis=0) / weights.sum(axis=0)
         key = normed(key[None, None], c["norm"].reshape(-1)[:size], c.consts["eps"])
-        at = _block_at(c, np.array([last]), seq)[0]
+        at = block_at(c, np.array([last]), seq)[0]
         c["c_cache"].reshape(-1)[at : at + size] = _rotated(c, key, np.array([offset + 1 - ratio]))[0, 0]
 
 
@@ -47,7 +50,9 @@ def compressed_attention(c: Call) -> None:
         keys = c["k_cache"][c.rows_of(np.arange(max(begin, end - window), end), seq)].astype(np.float32)
         if ratio:
             last = begin + ratio * (1 + np.arange((end - begin) // ratio)) - 1
-            at = _block_at(c, last, seq)[:, None] + np.arange(size)
+            if c.params["INDEXED"]:
+                last = last[c["index_mask"][m, last // 32] >> (last % 32).astype(np.uint32) & 1 == 1]
+            at = block_at(c, last, seq)[:, None] + np.arange(size)
             keys = np.concatenate([keys, c["c_cache"].reshape(-1)[at].astype(np.float32)])
         scores = np.float32(c.consts["scale"]) * (q[m] @ keys.T)
         top = np.maximum(scores.max(axis=1, keepdims=True), sinks)
@@ -56,11 +61,11 @@ def compressed_attention(c: Call) -> None:
         c["y"][m, : heads * size] = _rotated(c, found[None], -c.offsets[m : m + 1], 1.0).reshape(-1)
 
 
-def _block_at(c: Call, last: Array, seq: int) -> Array:
+def block_at(c: Call, last: Array, seq: int) -> Array:
     """The first values of the compressed keys whose last positions are these."""
     page = c.params["PAGE"]
     pages = c.tables[c.params["BLOCKS_TABLE"] + seq * c.params["PAGES"] + last // page].astype(np.int64)
-    return pages * (page * c.params["WIDTH"]) + last % page // c.params["STEP"] * c.params["SIZE"]
+    return pages * (page * c.params["BLOCK_WIDTH"]) + last % page // c.params["STEP"] * c.params["SIZE"]
 
 
 def _rotated(c: Call, x: Array, places: Array, scale: float | None = None) -> Array:

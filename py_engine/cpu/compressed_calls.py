@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from py_engine.cpu.calls import Calls, batch_fields, paging_fields, segment_fields
+from py_engine.cpu.calls import Calls, batch_fields, blocks_fields, paging_fields, segment_fields
 from py_engine.plan.plan import Op
 
 
 def window_append(m: Calls, op: Op) -> None:
     m.add(
-        "window_append", **_fields(m, op), heads=op.params["HEADS"], columns=op.params["INPUTS"], eps=op.consts["eps"],
+        "window_append", **_fields(m, op), heads=op.params["HEADS"], keyed=op.params["KEYED"],
+        columns=op.params["INPUTS"], eps=op.consts["eps"],
         scale=op.consts["rope_scale"], norm=m.address(op, "norm"), x=m.address(op, "x"), x_stride=op.consts["x_stride"],
         x_first=op.consts["x_first"], k=m.address(op, "k_cache"), inputs=m.address(op, "inputs"), y=m.address(op, "y"),
         y_stride=op.consts["y_stride"],
@@ -19,7 +20,8 @@ def window_append(m: Calls, op: Op) -> None:
 
 def compress(m: Calls, op: Op) -> None:
     m.add(
-        "compress", **_fields(m, op), **_blocks(op), overlaps=op.params["OVERLAPS"], eps=op.consts["eps"],
+        "compress", **_fields(m, op), **blocks_fields(op), ratio=op.params["RATIO"], overlaps=op.params["OVERLAPS"],
+        eps=op.consts["eps"],
         scale=op.consts["rope_scale"], norm=m.address(op, "norm"), terms=m.address(op, "terms"),
         inputs=m.address(op, "inputs"), c=m.address(op, "c_cache"),
     )  # fmt: skip
@@ -27,9 +29,11 @@ def compress(m: Calls, op: Op) -> None:
 
 def compressed_attention(m: Calls, op: Op) -> None:
     m.add(
-        "compressed_attention", **_fields(m, op), **_blocks(op), heads=op.grid[0], window=op.params["WINDOW"],
-        scale=op.consts["scale"], sinks=m.address(op, "sinks"), q=m.address(op, "q"), q_stride=op.consts["q_stride"],
-        k=m.address(op, "k_cache"), c=m.address(op, "c_cache"), y=m.address(op, "y"), y_stride=op.consts["y_stride"],
+        "compressed_attention", **_fields(m, op), **blocks_fields(op), heads=op.grid[0], window=op.params["WINDOW"],
+        ratio=op.params["RATIO"], scale=op.consts["scale"], sinks=m.address(op, "sinks"),
+        mask=m.address(op, "index_mask"), mask_words=op.params["INDEXED"], q=m.address(op, "q"),
+        q_stride=op.consts["q_stride"], k=m.address(op, "k_cache"), c=m.address(op, "c_cache"),
+        y=m.address(op, "y"), y_stride=op.consts["y_stride"],
     )  # fmt: skip
 
 
@@ -44,12 +48,6 @@ def _fields(m: Calls, op: Op) -> dict[str, Any]:
         "rope": op.params["ROPE"],
         "freqs": m.address(op, "rope_freqs"),
     }
-
-
-def _blocks(op: Op) -> dict[str, int]:
-    """Where compressed keys are."""
-    names = {"ratio": "RATIO", "blocks_table": "BLOCKS_TABLE", "step": "STEP", "width": "WIDTH"}
-    return {field: int(op.params.get(name, 0)) for field, name in names.items()}
 
 
 CALLS = (window_append, compress, compressed_attention)

@@ -1,8 +1,8 @@
 """DeepSeek V4: attention to a window and to compressed keys (plan/compressed.py), experts, mixed residual streams.
 
-A layer compresses 4 or 128 positions to a key, or none. Of keys of 4 positions, an index chooses some. As in MiniMax-M3
-(minimax_m3.py), contexts are limited to as many, of which it would choose all, and it is not computed. In the first
-layers, a token's experts are in a table. Source: llama.cpp's `deepseek4` architecture.
+A layer compresses 4 or 128 positions to a key, or none. Of keys of 4 positions, an index chooses some, whose own keys
+are compressed in the same way. llama.cpp also multiplies the index's queries and keys with a Hadamard matrix, which
+changes no product. In the first layers, a token's experts are in a table. Source: llama.cpp's `deepseek4` architecture.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from py_engine.models import config, decoder
 from py_engine.models.common import count, dimension, natural, number, per_layer_limits, rope_base
 from py_engine.models.decoder import Layer, normed
 from py_engine.models.glm5_next import STREAMS, feed_forward, stream_weights
+from py_engine.models.indexer import index_shape
 from py_engine.plan import compressed, latent, mixed_streams, streams
 from py_engine.plan.cache import Cache
-from py_engine.plan.compressed import OVERLAPPING, Appended, CompressedShape, Compressor
+from py_engine.plan.compressed import OVERLAPPING, Appended, Attended, CompressedShape, Compressor
 from py_engine.plan.latent import Columns, HeadMatrices
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
@@ -54,7 +55,7 @@ class Config(config.Config):
         if natural(header, "expert_gating_func") != SQRT_SOFTPLUS:
             raise WispError("DeepSeek V4 needs experts chosen by sqrt(softplus).", "unsupported_architecture")
         ratios = _ratios(header, base.block_count)
-        shapes = _shapes(base, ratios, count(header, "attention.sliding_window"))
+        shapes = _shapes(header, base, ratios)
         groups = count(header, "attention.output_group_count")
         rank = dimension(header, "attention.output_lora_rank", times=groups)
         if base.head_count % groups or rank % 4:
@@ -62,14 +63,10 @@ class Config(config.Config):
                 f"Wisp cannot run {groups} groups of {base.head_count} heads with {rank} values each.",
                 "unsupported_architecture",
             )
-        context = base.context_length
-        if OVERLAPPING in ratios:  # those of a key that is not whole yet are seen in any case
-            context = min(context, OVERLAPPING * count(header, "attention.indexer.top_k") + OVERLAPPING - 1)
         exp, shexp = "swiglu_clamp_exp", "swiglu_clamp_shexp"
         names = exp, exp if header.arch(shexp, None) is None else shexp
         return replace(
             base,
-            context_length=context,
             ropes=_ropes(header, base.ropes[0], ratios),
             windows=tuple(shape.window for shape in shapes),
             shapes=shapes,
@@ -101,8 +98,9 @@ def _ratios(header: Header, blocks: int) -> tuple[int, ...]:
     return tuple(found[:blocks])
 
 
-def _shapes(base: config.Config, ratios: tuple[int, ...], window: int) -> tuple[CompressedShape, ...]:
+def _shapes(header: Header, base: config.Config, ratios: tuple[int, ...]) -> tuple[CompressedShape, ...]:
     """The attention of every layer."""
+    window = count(header, "attention.sliding_window")
     size, rope = base.head_dim, base.ropes[0].dim
     if size % 4 or rope % 4 or not rope:
         raise WispError(
@@ -110,7 +108,11 @@ def _shapes(base: config.Config, ratios: tuple[int, ...], window: int) -> tuple[
         )
     shapes = [CompressedShape(base.head_count, size, rope, window, ratio, 0) for ratio in ratios]
     span = max(shape.reach for shape in shapes)
-    return tuple(replace(shape, span=span) for shape in shapes)
+    index = None
+    if OVERLAPPING in ratios:
+        given = index_shape(header, rope, neox=NEOX)
+        index = replace(given, top_k=OVERLAPPING * given.top_k, pool=OVERLAPPING)
+    return tuple(replace(shape, span=span, index=index if shape.overlaps else None) for shape in shapes)
 
 
 def _ropes(header: Header, rope: RopeSpec, ratios: tuple[int, ...]) -> tuple[RopeSpec, ...]:
@@ -155,25 +157,42 @@ def _attention(layer: Layer, x: Buffer, cache: Cache) -> Buffer:
     parts = [("attn_q_a", rank), ("attn_kv", shape.size)]
     if shape.ratio:
         parts += [("attn_compressor_kv", shape.cols), ("attn_compressor_gate", shape.cols)]
+    own = shape.of_index if cache.compressed and cache.compressed.index else None
+    if own:
+        parts += [("indexer_compressor_kv", own.cols), ("indexer_compressor_gate", own.cols)]
+        parts.append(("indexer.proj", own.heads))
     stack = w.stack([(f"{b}{name}.weight", rows) for name, rows in parts], n)
     low = ops.normed_stack("low", h, Projection(stack, None, norm, eps))
-    own_norm = w.vector((b + "attn_q_a_norm.weight", rank))
+    low_norm = w.vector((b + "attn_q_a_norm.weight", rank))
     matrix = w.matrix(b + "attn_q_b.weight", shape.heads * shape.size, rank)
-    q = ops.normed_stack("q_heads", low, Projection([matrix], None, own_norm, eps))
+    q = ops.normed_stack("q_heads", low, Projection([matrix], None, low_norm, eps))
     key_norm = w.vector((b + "attn_kv_a_norm.weight", shape.size))
     compressed.append(ops, Appended(q, low, rank, key_norm, rope), cache, shape, eps)
     if shape.ratio:
-        terms = w.vector((b + "attn_compressor_ape.weight", shape.ratio * shape.cols))
-        own_norm = w.vector((b + "attn_compressor_norm.weight", shape.size))
-        compressed.compress(ops, Compressor(terms, own_norm, rope), cache, shape, eps)
+        compressed.compress(ops, _compressor(layer, "attn", shape), cache, shape, eps)
+    mask = None
+    if own:
+        matrix = w.matrix(b + "indexer.attn_q_b.weight", own.heads * own.size, rank)
+        index_q = ops.normed_stack("index_q", low, Projection([matrix], None, low_norm, eps))
+        first = rank + shape.size + 2 * shape.cols
+        compressed.append_to_index(ops, Appended(index_q, low, first, None, rope), cache, own)
+        weights = Columns(low, first + 2 * own.cols)
+        mask = compressed.choose(ops, _compressor(layer, "indexer", own), index_q, weights, cache, own, eps)
     sinks = w.vector((b + "attn_sinks.weight", shape.heads))
-    attn = compressed.attend(ops, q, cache, shape, sinks, rope, cfg.attention_scale)
+    attn = compressed.attend(ops, q, cache, shape, Attended(sinks, rope, mask), cfg.attention_scale)
     wide = cfg.attention_cols // cfg.groups
     out = ops.rows("values", cfg.groups * cfg.rank, ops.input_dtype)
     matrix = w.matrix(b + "attn_output_a.weight", cfg.groups * cfg.rank, wide)
     matrices = HeadMatrices(matrix, cfg.rank, wide)
     latent.products(ops, cfg.groups, Columns(attn, 0, wide), matrices, Columns(out, 0, cfg.rank))
     return ops.project("out", out, w.matrix(b + "attn_output_b.weight", n, cfg.groups * cfg.rank), None)
+
+
+def _compressor(layer: Layer, name: str, shape: CompressedShape) -> Compressor:
+    """What compresses the keys of attention, or of an index. `name`: of its tensors."""
+    prefix, w = f"{layer.b}{name}_compressor_", layer.w
+    terms = w.vector((prefix + "ape.weight", shape.ratio * shape.cols))
+    return Compressor(terms, w.vector((prefix + "norm.weight", shape.size)), layer.rope)
 
 
 output = decoder.output

@@ -31,6 +31,7 @@ class Compressed:
     inputs: Buffer
     table: int  # of the block tables of the pages of `keys`: the first one's index among the words of all
     step: int  # positions that share a place in the pages of `keys`
+    index: Compressed | None = None  # of the index that chooses some of them
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 import numpy as np
 
-from py_engine.plan import compressed
+from py_engine.plan import compressed, index
 from py_engine.plan.cache import Cache
-from py_engine.plan.compressed import Appended, CompressedShape, Compressor
+from py_engine.plan.compressed import Appended, Attended, CompressedShape, Compressor
+from py_engine.plan.index import IndexShape
+from py_engine.plan.latent import Columns
 from py_engine.plan.ops import Ops
 from py_engine.plan.pages import TABLES, table_offset
 from py_engine.plan.plan import Buffer
@@ -126,20 +128,20 @@ def test_compressed_keys(bench: Bench, shape: CompressedShape, kind: str, setup:
 
 
 @in_turn(
-    "shape, kind, setup",
+    "shape, kind, setup, indexed",
     [
-        (CompressedShape(3, 20, 8, 9, 4, 9), "f32", Setup(batch=6, n=5, pos=63, n_ctx=192, seq=5)),
-        (CompressedShape(5, 36, 36, 33, 128, 128), "f16", Setup(batch=1, n=1, pos=130, n_ctx=192, seq=2)),
-        (CompressedShape(2, 512, 64, 128, 4, 128), "f16", Setup(batch=4, n=3, pos=186, n_ctx=192, seq=1)),
-        (CompressedShape(3, 300, 16, 1, 4, 9), "f32", Setup(batch=5, n=5, n_ctx=192, seq=3)),
-        (CompressedShape(4, 64, 16, 9, 0, 9), "f32", Setup(batch=8, n=7, n_ctx=192, places=PLACES)),
-        (CompressedShape(3, 40, 12, 70, 4, 70), "f16", Setup(batch=8, n=7, n_ctx=192, places=PLACES)),
-        (CompressedShape(2, 64, 64, 9, 4, 9), "f32", Setup(batch=48, n=48, n_ctx=192, segments=(35, 4, 9))),
-        (CompressedShape(1, 24, 8, 9, 128, 128), "f32", Setup(batch=150, n=150, n_ctx=192, segments=(21, 129))),
+        (CompressedShape(3, 20, 8, 9, 4, 9), "f32", Setup(batch=6, n=5, pos=63, n_ctx=192, seq=5), False),
+        (CompressedShape(5, 36, 36, 33, 128, 128), "f16", Setup(batch=1, n=1, pos=130, n_ctx=192, seq=2), False),
+        (CompressedShape(2, 512, 64, 128, 4, 128), "f16", Setup(batch=4, n=3, pos=186, n_ctx=192, seq=1), True),
+        (CompressedShape(3, 300, 16, 1, 4, 9), "f32", Setup(batch=5, n=5, n_ctx=192, seq=3), True),
+        (CompressedShape(4, 64, 16, 9, 0, 9), "f32", Setup(batch=8, n=7, n_ctx=192, places=PLACES), False),
+        (CompressedShape(3, 40, 12, 70, 4, 70), "f16", Setup(batch=8, n=7, n_ctx=192, places=PLACES), True),
+        (CompressedShape(2, 64, 64, 9, 4, 9), "f32", Setup(batch=48, n=48, n_ctx=192, segments=(35, 4, 9)), True),
+        (CompressedShape(1, 24, 8, 9, 128, 128), "f32", Setup(batch=150, n=150, n_ctx=192, segments=(21, 129)), False),
     ],
     SIX,
 )
-def test_attention(bench: Bench, shape: CompressedShape, kind: str, setup: Setup) -> None:
+def test_attention(bench: Bench, shape: CompressedShape, kind: str, setup: Setup, indexed: bool) -> None:
     """Only keys that a token sees count, those of a single position too; other rows of the result stay poison."""
     whole = CompressedShape(shape.heads, shape.size, shape.rope, shape.window, shape.ratio or 4, shape.span)
     ops, cache, rope = begin(bench, whole, kind, setup)
@@ -147,7 +149,10 @@ def test_attention(bench: Bench, shape: CompressedShape, kind: str, setup: Setup
         cache = Cache(cache.k, cache.v, cache.kind, cache.paging)
     q = ops.rows("q", shape.heads * shape.size)
     bench.fill(q)
-    y = compressed.attend(ops, q, cache, shape, bench.vector("sinks", shape.heads), rope, 0.2)
+    mask = index.mask(ops) if indexed else None
+    if mask:
+        bench.data[mask.name] = bench.random.integers(0, 1 << 32, mask.shape, dtype=np.uint32)
+    y = compressed.attend(ops, q, cache, shape, Attended(bench.vector("sinks", shape.heads), rope, mask), 0.2)
     gpu, host = (found[y.name] for found in bench.run(ops))
     n, cols = len(setup.places) or setup.n, shape.heads * shape.size
     check(bench, gpu[:n, :cols], host[:n, :cols], 1e-10)
@@ -167,6 +172,54 @@ def test_large_scores(bench: Bench, ratio: int) -> None:
         bench.fill(q)[:] *= 40
         sinks = bench.vector("sinks", 2)
         bench.raw["sinks"] = np.full(2, sink, np.float32).view(np.uint8)
-        y = compressed.attend(ops, q, cache, CompressedShape(2, 20, 8, 9, ratio, 9), sinks, rope, 1.0)
+        y = compressed.attend(ops, q, cache, CompressedShape(2, 20, 8, 9, ratio, 9), Attended(sinks, rope), 1.0)
         gpu, host = (found[y.name][:3, :40] for found in bench.run(ops))
         check(bench, gpu, host, 1e-9)
+
+
+INDEX = IndexShape(3, 20, 12, 8, False, first=12, pool=4)
+WIDE = IndexShape(5, 128, 4, 64, False, first=64, pool=4)
+
+
+@in_turn(
+    "shape, setup",
+    [
+        (CompressedShape(1, 24, 8, 9, 4, 9, INDEX), Setup(batch=10, n=9, pos=57, n_ctx=192, seq=2)),
+        (CompressedShape(1, 24, 8, 9, 4, 9, INDEX), Setup(batch=1, n=1, pos=63, n_ctx=192, seq=1)),
+        (CompressedShape(1, 24, 64, 9, 4, 9, WIDE), Setup(batch=8, n=7, n_ctx=192, places=PLACES)),
+        (CompressedShape(1, 24, 8, 9, 4, 9, INDEX), Setup(batch=48, n=48, n_ctx=192, segments=(35, 4, 9))),
+    ],
+    SIX,
+)
+def test_index(bench: Bench, shape: CompressedShape, setup: Setup) -> None:
+    """Queries are rotated and not normalised, keys compressed, and the highest scores chosen as numpy does."""
+    ops, cache, rope = begin(bench, shape, "f16", setup)
+    own, n = shape.of_index, len(setup.places) or setup.n
+    assert cache.compressed
+    found = cache.compressed.index
+    assert found
+    for buffer, group in ((found.inputs, cache.paging["TABLE"]), (found.keys, found.table)):
+        fill(bench, buffer, group)
+    q, x = ops.rows("q", own.heads * own.size), ops.rows("x", 3 + 2 * own.cols + own.heads)
+    bench.fill(q)
+    bench.fill(x)
+    compressed.append_to_index(ops, Appended(q, x, 3, None, rope), cache, own)
+    given = Compressor(bench.vector("terms", own.ratio * own.cols), bench.vector("norm", own.size), rope)
+    mask = compressed.choose(ops, given, q, Columns(x, 3 + 2 * own.cols), cache, own, 0.3)
+    before = bench.data[q.name].copy()
+    gpu, host = bench.run(ops)
+    heads = (n, own.heads, own.size)
+    check(bench, gpu[q.name][:n, : own.heads * own.size], host[q.name][:n, : own.heads * own.size], 1e-10)
+    plain = slice(0, own.size - own.rope)
+    np.testing.assert_array_equal(
+        *(values[:n, : own.heads * own.size].reshape(heads)[:, :, plain] for values in (gpu[q.name], before))
+    )
+    np.testing.assert_array_equal(gpu[found.inputs.name], host[found.inputs.name])
+    touched = np.isfinite(host[found.keys.name])
+    check(bench, gpu[found.keys.name][touched], host[found.keys.name][touched], 1e-10)
+    np.testing.assert_array_equal(gpu[mask.name], host[mask.name])
+    scores = next(op.bindings["scores"].name for op in ops.ops if op.kernel == "index_scores")
+    written = np.isfinite(host[scores])
+    assert written.any()
+    check(bench, gpu[scores][written], host[scores][written], 1e-9)
+    assert np.isnan(gpu[scores][~written]).all()

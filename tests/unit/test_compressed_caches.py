@@ -15,15 +15,15 @@ from tests.support.cpu_engines import GREEDY, PROMPTS, WARM, collect, counts, ma
 from tests.support.cpu_engines import engine as drafting_engine
 from tests.support.cpu_models import GOLDEN
 
-MODELS = [GOLDEN / "latent" / f"{name}.F16.gguf" for name in ("deepseek4", "deepseek4-yarn")]
+MODELS = [GOLDEN / "latent" / f"{name}.F16.gguf" for name in ("deepseek4", "deepseek4-yarn", "deepseek4-top3")]
 ENGINES = [(path, kind) for path in MODELS for kind in ("numpy", "wasm")]
 LONG = [(11 * i) % 290 + 3 for i in range(150)]
-CONTEXTS = {"deepseek4": 256, "deepseek4-yarn": 1024}
+CONTEXTS = {"deepseek4-yarn": 1024}
 engines = pytest.mark.parametrize(("path", "kind"), ENGINES, ids=lambda given: getattr(given, "stem", given))
 
 
 async def engine(path: Path, kind: str) -> Engine:
-    n_ctx = CONTEXTS[path.name.split(".")[0]]
+    n_ctx = CONTEXTS.get(path.name.split(".")[0], 256)
     return (
         make(n_ctx, path=path, page=32) if kind == "numpy" else await wasm_engines.load(path, n_ctx, page=32, threads=2)
     )

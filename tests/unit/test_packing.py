@@ -22,7 +22,7 @@ MODELS = [
     *(GOLDEN / f"{name}.gguf" for name in ("llama/llama.F16", "gpt2/gpt2.F16", "gemma/gemma3.F16", "lfm2/lfm2.F16")),
     *(GOLDEN / f"latent/{name}.F16.gguf" for name in ("deepseek32-top6", "glm-dsa-top9", "glm5-next-top8")),
     GOLDEN / "qwen35/qwen4exp-top8.F16.gguf",
-    GOLDEN / "latent/deepseek4.F16.gguf",
+    GOLDEN / "latent/deepseek4-top3.F16.gguf",
 ]
 
 

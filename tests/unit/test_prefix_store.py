@@ -102,7 +102,7 @@ def cached(used: Engine) -> int:
     return used.last.cached_tokens
 
 
-@pytest.mark.parametrize("model", [*MODELS, "latent/glm-dsa-top9.F16", "latent/deepseek4.F16"])
+@pytest.mark.parametrize("model", [*MODELS, "latent/glm-dsa-top9.F16", "latent/deepseek4-top3.F16"])
 @pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "seed"])
 async def test_the_next_visit_computes_only_the_end(model: str, sampling: Sampling) -> None:
     store = Memory()

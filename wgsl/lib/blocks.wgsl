@@ -5,9 +5,9 @@
 #param BLOCKS_TABLE // index in state.tables of the first sequence's table
 #param STEP // positions that share a place
 #param SIZE // values of a key
-#param WIDTH // values of the cache for each position, at least SIZE / STEP
+#param BLOCK_WIDTH // values of the cache for each position, at least SIZE / STEP
 
 // Index of the first value of the key whose last position is s.
 fn block_at(s: u32, seq: u32) -> u32 {
-  return state.tables[BLOCKS_TABLE + seq * PAGES + s / PAGE] * (PAGE * WIDTH) + s % PAGE / STEP * SIZE;
+  return state.tables[BLOCKS_TABLE + seq * PAGES + s / PAGE] * (PAGE * BLOCK_WIDTH) + s % PAGE / STEP * SIZE;
 }

@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.golden.make.reference_attention import Rotation, rotate, rotation
 from tests.golden.make.reference_feed_forward import feed_forward
+from tests.golden.make.reference_index import choose, margin
 from tests.golden.make.reference_model import ReferenceModel, softmax
 from tests.golden.make.reference_streams import mixing_weights, stream_weights
 
@@ -41,7 +42,10 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
     if ratio and n >= ratio:
         k = np.concatenate([k, compressed(model, x, layer, ratio)])
         last = (1 + np.arange(n // ratio)) * ratio - 1
-        unseen = np.concatenate([unseen, last[None, :] > np.arange(n)[:, None]], axis=1)
+        later = last[None, :] > np.arange(n)[:, None]
+        if ratio == OVERLAPPING:
+            later |= ~chosen(model, x, low, layer, (cos, sin))[:, last]
+        unseen = np.concatenate([unseen, later], axis=1)
     scores = np.where(unseen, -np.inf, np.einsum("qhc,kc->hqk", q, k) / math.sqrt(size))
     sinks = np.broadcast_to(model.tensors[prefix + "attn_sinks.weight"][:, None, None], (heads, n, 1))
     weights = softmax(np.concatenate([scores, sinks], -1))[..., :-1]
@@ -52,9 +56,21 @@ def attention(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
     return model.linear(out.reshape(n, -1), prefix + "attn_output_b")
 
 
-def compressed(model: ReferenceModel, x: np.ndarray, layer: int, ratio: int) -> np.ndarray:
-    """The compressed keys of all whole blocks of positions: (blocks, size)."""
-    prefix, size, blocks = f"blk.{layer}.attn_compressor_", model.head_dim(layer), len(x) // ratio
+def chosen(model: ReferenceModel, x: np.ndarray, low: np.ndarray, layer: int, turned: Rotation) -> np.ndarray:
+    """True where the index chooses the compressed key of a position (column) for a query (row): (n, n)."""
+    prefix, size, top_k = f"blk.{layer}.indexer.", model.key("attention.indexer.key_length"), "attention.indexer.top_k"
+    q = model.linear(low, prefix + "attn_q_b").reshape(len(x), -1, size)
+    q, k = rotate_last(model, q, turned), compressed(model, x, layer, OVERLAPPING, "indexer")
+    weights = model.linear(x, prefix + "proj") / math.sqrt(size * q.shape[1])
+    scores = np.einsum("qh,qhk->qk", weights, np.maximum(np.einsum("qhd,kd->qhk", q, k), 0))
+    model.index_margin = min(model.index_margin, margin(scores, model.key(top_k), OVERLAPPING))
+    return choose(scores, model.key(top_k), OVERLAPPING)
+
+
+def compressed(model: ReferenceModel, x: np.ndarray, layer: int, ratio: int, name: str = "attn") -> np.ndarray:
+    """The compressed keys of all whole blocks of positions, of attention or of its index: (blocks, size)."""
+    prefix, blocks = f"blk.{layer}.{name}_compressor_", len(x) // ratio
+    size = len(model.tensors[prefix + "norm.weight"])
     keys, scores = (
         model.linear(x[: blocks * ratio], prefix + kind).reshape(blocks, ratio, -1) for kind in ("kv", "gate")
     )
