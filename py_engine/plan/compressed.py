@@ -14,7 +14,6 @@ is there, and what it computes from there on replaces what it left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -166,7 +165,7 @@ def choose(
 
 def _compress(
     ops: OpList, given: Compressor, found: Compressed, shape: CompressedShape, eps: float,
-    layout: Mapping[str, int | float | str],
+    layout: dict[str, int | float | str],
 ) -> None:  # fmt: skip
     ops.add(
         "compress",
