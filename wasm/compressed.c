@@ -1,5 +1,6 @@
 // Attention to the keys of a window and to compressed keys: wgsl/window_append.wgsl, wgsl/compress.wgsl and
 // wgsl/compressed_attention.wgsl.
+#include "formats.h"
 #include "rotation.h"
 
 #define BLOCK 32 // keys that are read at a time
@@ -37,12 +38,18 @@ void window_append_work(const window_append_call *r, u32 chunk, u32 chunks, u8 *
   }
 }
 
+// Four rows of a matrix as floats: column by column.
+static void read_panel(const Format *f, const u8 *unit, u32 cols, f32 *to) {
+  for (u32 column = 0; column < cols; column += f->values, unit += f->bytes) unpack(f, unit, to + 4 * column);
+}
+
 u32 compress_chunks(const compress_call *r) { return divided(batch_size(r->state), 4); }
 
 void compress_work(const compress_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const u32 size = r->size, ratio = r->ratio, cols = size * (1 + r->overlaps), half_dim = r->rope / 2;
   f32 *cosine = (f32 *)scratch, *sine = cosine + half_dim, *tops = sine + half_dim, *totals = tops + size;
-  f32 *key = totals + size;
+  f32 *key = totals + size, *panel = key + size;
+  const Format *f = &formats[r->type];
   EACH_ROW(m, batch_size(r->state)) {
     const u32 pos = position(r->state, r->per_token, m), seq = sequence(r->state, r->per_token, m);
     const u32 count = pos + 1 - segment(r->state, r->segments, m).first;
@@ -53,13 +60,15 @@ void compress_work(const compress_call *r, u32 chunk, u32 chunks, u8 *scratch) {
         const u32 row = cache_row(r->state, r->table, r->pages, r->page, seq, pos + 1 - back);
         const u32 first = r->overlaps && back <= ratio ? size : 0; // of the values for this key
         const f32 *values = ROW(r->inputs, 2 * cols, row) + first, *scores = values + cols;
-        const f32 *terms = AT(f32, r->terms) + (2 * ratio - back) % ratio * cols + first;
+        const u32 place = (2 * ratio - back) % ratio; // after the first position of its key
+        if (place % 4 == 0) read_panel(f, AT(u8, r->w) + panel_bytes(f, cols) * (place / 4), cols, panel);
+        const f32 *terms = panel + 4 * first + place % 4;
         for (u32 k = 0; k < size; k++) {
           if (!again) {
-            tops[k] = MAX(tops[k], scores[k] + terms[k]);
+            tops[k] = MAX(tops[k], scores[k] + terms[4 * k]);
             continue;
           }
-          const f32 e = exp1(scores[k] + terms[k] - tops[k]);
+          const f32 e = exp1(scores[k] + terms[4 * k] - tops[k]);
           totals[k] += e, key[k] += e * values[k];
         }
       }

@@ -1,6 +1,7 @@
 // Compresses the keys of RATIO positions where the last one is the batch's: their mean, weighted by a softmax over scores,
 // column by column, then an RMS norm and a rotation to the first one's position. OVERLAPS: also of the RATIO positions before
 // them; positions have values of both kinds, those for the next key first. Grid (tokens).
+#param QUANT // fragment of wgsl/quants that reads the terms: llama-quantize quantizes them like other matrices
 #param SIZE // of a key
 #param ROPE // its last dimensions, which rotate in neighbouring pairs
 #param RATIO
@@ -15,7 +16,6 @@ struct Params {
 }
 #include "lib/sequence.wgsl"
 @bind var<uniform> p: Params;
-@bind var<storage, read> terms: array<f32>; // (RATIO, COLS): added to the scores of each position
 @bind var<storage, read> norm: array<f32>; // (SIZE)
 @bind var<storage, read> rope_freqs: array<u32>; // (ROPE / 2) turns in units of 2^-32 turns
 @bind var<storage, read> inputs: array<f32>; // (rows, 2 COLS): values, then scores
@@ -27,8 +27,16 @@ struct Params {
 #include "lib/store_pair.wgsl" with CACHE=c_cache
 
 const COLS = SIZE * (1u + OVERLAPS);
+const W_GROUPS = (COLS + 31u) / 32u;
+#include "quants/${QUANT}.wgsl"
 const PLAIN = SIZE - ROPE;
 var<workgroup> key: array<f32, SIZE>;
+
+// What is added to a score of the position that is `row` after the first one of its key.
+fn term(row: u32, column: u32) -> f32 {
+  let w = w_group(row, column / 32u);
+  return w[column % 32u / 4u][column % 4u];
+}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
@@ -48,7 +56,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       let s = last + 1u - back;
       let column = i + select(0u, SIZE, OVERLAPS == 1u && back <= RATIO);
       let at = row_in(page_of(s, seq), s) * (2u * COLS) + column;
-      let score = inputs[at + COLS] + terms[(2u * RATIO - back) % RATIO * COLS + column];
+      let score = inputs[at + COLS] + term((2u * RATIO - back) % RATIO, column);
       let new_top = max(top, score);
       let e = exp(score - new_top);
       let rescale = exp(top - new_top);

@@ -104,7 +104,7 @@ FIELDS: dict[str, list[str]] = {
         "index_choose": "state per_token segments top_k pool first tokens width scores heap mask",
         "window_append": f"{_CACHE} halves heads size rope keyed columns eps:f scale:f freqs norm x x_stride x_first k"
         " inputs y y_stride",
-        "compress": f"{_CACHE} halves size rope ratio overlaps {_BLOCKS} eps:f scale:f freqs norm terms inputs c",
+        "compress": f"{_CACHE} halves size rope ratio overlaps {_BLOCKS} eps:f scale:f freqs norm w type inputs c",
         "compressed_attention": f"{_CACHE} halves heads size rope window ratio {_BLOCKS} scale:f freqs"
         " sinks mask mask_words q q_stride k c y y_stride",
         "head_products": "state transposed heads w type rows cols w_first w_head x x_stride x_first x_head y y_stride"

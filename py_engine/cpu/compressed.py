@@ -26,7 +26,7 @@ def window_append(c: Call) -> None:
 def compress(c: Call) -> None:
     size, ratio, overlaps = c.params["SIZE"], c.params["RATIO"], c.params["OVERLAPS"]
     cols = size * (1 + overlaps)
-    terms = c["terms"].reshape(-1)[: ratio * cols].reshape(ratio, cols)
+    terms = c["w"][:ratio][:, :cols]
     for m in np.flatnonzero((c.offsets + 1) % ratio == 0):
         last, seq, offset = int(c.positions[m]), int(c.sequences[m]), int(c.offsets[m])
         found = c["inputs"][c.rows_of(last + 1 - ratio + np.arange(ratio), seq)]

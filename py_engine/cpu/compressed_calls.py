@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from py_engine.cpu.calls import Calls, batch_fields, blocks_fields, paging_fields, segment_fields
+from py_engine.cpu.calls import Calls, batch_fields, blocks_fields, matrix_of, paging_fields, segment_fields
 from py_engine.plan.plan import Op
 
 
@@ -22,7 +22,7 @@ def compress(m: Calls, op: Op) -> None:
     m.add(
         "compress", **_fields(m, op), **blocks_fields(op), ratio=op.params["RATIO"], overlaps=op.params["OVERLAPS"],
         eps=op.consts["eps"],
-        scale=op.consts["rope_scale"], norm=m.address(op, "norm"), terms=m.address(op, "terms"),
+        scale=op.consts["rope_scale"], norm=m.address(op, "norm"), w=m.address(op, "w"), type=matrix_of(op).type,
         inputs=m.address(op, "inputs"), c=m.address(op, "c_cache"),
     )  # fmt: skip
 

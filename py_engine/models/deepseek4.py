@@ -191,7 +191,7 @@ def _attention(layer: Layer, x: Buffer, cache: Cache) -> Buffer:
 def _compressor(layer: Layer, name: str, shape: CompressedShape) -> Compressor:
     """What compresses the keys of attention, or of an index. `name`: of its tensors."""
     prefix, w = f"{layer.b}{name}_compressor_", layer.w
-    terms = w.vector((prefix + "ape.weight", shape.ratio * shape.cols))
+    terms = w.matrix(prefix + "ape.weight", shape.ratio, shape.cols)
     return Compressor(terms, w.vector((prefix + "norm.weight", shape.size)), layer.rope)
 
 

@@ -170,12 +170,12 @@ def _compress(
     ops.add(
         "compress",
         {"SIZE": shape.size, "ROPE": shape.rope, "RATIO": shape.ratio, "OVERLAPS": int(shape.overlaps)}
-        | {"WG": COMPRESSING_THREADS}
+        | {"QUANT": given.terms.layout.fragment, "WG": COMPRESSING_THREADS}
         | _blocks(found)
         | layout
         | ops.state_params,
         {"rope_scale": given.rope.scale, "eps": eps},
-        {"state": ops.state, "terms": given.terms, "norm": given.norm, "rope_freqs": given.rope.freqs}
+        {"state": ops.state, "w": given.terms, "norm": given.norm, "rope_freqs": given.rope.freqs}
         | {"inputs": found.inputs, "c_cache": found.keys},
         PerToken(),
     )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import compressed, index
 from py_engine.plan.cache import Cache
 from py_engine.plan.compressed import Appended, Attended, CompressedShape, Compressor
@@ -9,10 +10,11 @@ from py_engine.plan.index import IndexShape
 from py_engine.plan.latent import Columns
 from py_engine.plan.ops import Ops
 from py_engine.plan.pages import TABLES, table_offset
-from py_engine.plan.plan import Buffer
+from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope, frequencies, table
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import check
+from tests.support.kernels.quantised import matrix
 from tests.support.kernels.variants import BOTH_ADAPTERS, SWIFTSHADER, in_turn
 
 PLACES = ((62, 1), (63, 1), (64, 1), (0, 0), (191, 2), (3, 3), (33, 4))  # of a small batch: (position, sequence)
@@ -36,6 +38,12 @@ def fill(bench: Bench, buffer: Buffer, group: int) -> None:
     values = bench.fill(buffer).reshape(bench.pages, -1)
     values[:] = bench.random.standard_normal(values.shape).astype(values.dtype)
     values[bench.free_pages(group)] = np.nan
+
+
+def terms_of(bench: Bench, type: Q, shape: CompressedShape) -> Weight:
+    if type in (Q.F32, Q.F16):
+        return bench.weight("terms", type, shape.ratio, shape.cols)
+    return matrix(bench, type, "terms", shape.ratio, shape.cols, tame=True)
 
 
 def blocks(bench: Bench, cache: Cache, shape: CompressedShape, last: list[tuple[int, int]]) -> np.ndarray:
@@ -93,23 +101,23 @@ def test_queries_and_keys(bench: Bench, shape: CompressedShape, kind: str, setup
 
 
 @in_turn(
-    "shape, kind, setup",
+    "shape, kind, setup, type",
     [
-        (CompressedShape(1, 20, 8, 9, 4, 9), "f32", Setup(batch=10, n=9, pos=57, n_ctx=192, seq=2)),
-        (CompressedShape(1, 36, 36, 9, 4, 9), "f16", Setup(batch=1, n=1, pos=63, n_ctx=192, seq=1)),
-        (CompressedShape(1, 300, 16, 9, 4, 9), "f32", Setup(batch=7, n=6, n_ctx=192, seq=3)),
-        (CompressedShape(1, 20, 4, 9, 128, 128), "f16", Setup(batch=8, n=7, pos=124, n_ctx=192, seq=4)),
-        (CompressedShape(1, 40, 12, 9, 4, 9), "f32", Setup(batch=8, n=7, n_ctx=192, places=PLACES)),
-        (CompressedShape(1, 64, 64, 9, 4, 9), "f16", Setup(batch=48, n=48, n_ctx=192, segments=(35, 4, 9))),
-        (CompressedShape(1, 24, 8, 9, 128, 128), "f32", Setup(batch=150, n=150, n_ctx=192, segments=(21, 129))),
-        (CompressedShape(1, 20, 8, 9, 4, 9), "f32", Setup(batch=3, n=3, pos=64, n_ctx=192, page=64, seq=1)),
+        (CompressedShape(1, 20, 8, 9, 4, 9), "f32", Setup(batch=10, n=9, pos=57, n_ctx=192, seq=2), Q.F32),
+        (CompressedShape(1, 36, 36, 9, 4, 9), "f16", Setup(batch=1, n=1, pos=63, n_ctx=192, seq=1), Q.F16),
+        (CompressedShape(1, 300, 16, 9, 4, 9), "f32", Setup(batch=7, n=6, n_ctx=192, seq=3), Q.F32),
+        (CompressedShape(1, 64, 4, 9, 128, 128), "f16", Setup(batch=8, n=7, pos=124, n_ctx=192, seq=4), Q.Q8_0),
+        (CompressedShape(1, 40, 12, 9, 4, 9), "f32", Setup(batch=8, n=7, n_ctx=192, places=PLACES), Q.F32),
+        (CompressedShape(1, 128, 64, 9, 4, 9), "f16", Setup(batch=48, n=48, n_ctx=192, segments=(35, 4, 9)), Q.Q4_K),
+        (CompressedShape(1, 24, 8, 9, 128, 128), "f32", Setup(batch=150, n=150, n_ctx=192, segments=(21, 129)), Q.F16),
+        (CompressedShape(1, 96, 8, 9, 4, 9), "f32", Setup(batch=3, n=3, pos=64, n_ctx=192, page=64, seq=1), Q.Q8_0),
     ],
     SIX,
 )
-def test_compressed_keys(bench: Bench, shape: CompressedShape, kind: str, setup: Setup) -> None:
+def test_compressed_keys(bench: Bench, shape: CompressedShape, kind: str, setup: Setup, type: Q) -> None:
     """Keys whose last position is the batch's, of positions in two pages, the first ones of a sequence among them."""
     ops, cache, rope = begin(bench, shape, kind, setup)
-    terms, norm = bench.vector("terms", shape.ratio * shape.cols), bench.vector("norm", shape.size)
+    terms, norm = terms_of(bench, type, shape), bench.vector("norm", shape.size)
     compressed.compress(ops, Compressor(terms, norm, rope), cache, shape, 0.3)
     assert cache.compressed
     name = cache.compressed.keys.name
@@ -204,7 +212,7 @@ def test_index(bench: Bench, shape: CompressedShape, setup: Setup) -> None:
     bench.fill(q)
     bench.fill(x)
     compressed.append_to_index(ops, Appended(q, x, 3, None, rope), cache, own)
-    given = Compressor(bench.vector("terms", own.ratio * own.cols), bench.vector("norm", own.size), rope)
+    given = Compressor(bench.weight("terms", Q.F32, own.ratio, own.cols), bench.vector("norm", own.size), rope)
     mask = compressed.choose(ops, given, q, Columns(x, 3 + 2 * own.cols), cache, own, 0.3)
     before = bench.data[q.name].copy()
     gpu, host = bench.run(ops)

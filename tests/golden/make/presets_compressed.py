@@ -3,7 +3,8 @@
 `ratios`: the positions that each layer's keys compress; 0: none. `hash_layers`: the first layers, which choose experts
 by the token. `index`: heads, dimensions of a head and chosen keys of the index, which chooses all of a short context.
 `mixed`: residual streams, rounds of the normalisation of their weights, and an epsilon. `out`: groups of heads that
-have a matrix of their own, and the rank of its result.
+have a matrix of their own, and the rank of its result. `small_terms`: what is added to scores has the file's type, as
+where llama-quantize has made the file.
 """
 
 from typing import Any

@@ -67,5 +67,5 @@ def add_compressor(file: GgufFile, c: Settings, name: str, size: int, ratio: int
     """What makes keys of `size` values; `parts`: 2 if a key also has the positions of the one before it."""
     file.matrix(f"{name}_compressor_kv.weight", parts * size, c["n_embd"])
     file.matrix(f"{name}_compressor_gate.weight", parts * size, c["n_embd"], gain=2.0)
-    file.matrix(f"{name}_compressor_ape.weight", ratio, parts * size, std=1.0, float32=True)
+    file.matrix(f"{name}_compressor_ape.weight", ratio, parts * size, std=1.0, float32=not c.get("small_terms"))
     file.norm(f"{name}_compressor_norm", size, mean=SHARP)

@@ -234,7 +234,14 @@ def _compressed(made: Settings, used: Settings, random: Random) -> Settings:
     return out
 
 
-INDEXED = ("deepseek32", "deepseek4", "dots3note", "glm-dsa", "glm5-next", "hy_v4")  # architectures whose index is computed
+INDEXED = (
+    "deepseek32",
+    "deepseek4",
+    "dots3note",
+    "glm-dsa",
+    "glm5-next",
+    "hy_v4",
+)  # architectures whose index is computed
 
 
 def drawn_index(made: Settings, used: Settings, random: Random) -> Settings:
