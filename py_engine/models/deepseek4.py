@@ -119,7 +119,8 @@ def _ropes(header: Header, rope: RopeSpec, ratios: tuple[int, ...]) -> tuple[Rop
     """The rotation of every layer: without compressed keys not scaled, else with another base, and no magnitude."""
     magnitude = 1 + 0.1 * log(max(1.0, rope.factor)) if rope.scaling == "yarn" else 1.0
     plain = replace(rope, scaling="none", factor=1.0, attn_factor=1.0, use_factors=False)
-    base = rope_base(header, "attention.compress_rope_freq_base")
+    key = "attention.compress_rope_freq_base"
+    base = rope_base(header, key, number(header, key))
     other = replace(rope, base=base, attn_factor=1 / magnitude, use_factors=False)
     return tuple(other if ratio else plain for ratio in ratios)
 
