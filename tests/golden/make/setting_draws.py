@@ -230,6 +230,7 @@ def _compressed(made: Settings, used: Settings, random: Random) -> Settings:
     out["out"] = (groups, int(random.choice([4, 12, 36])))
     out["ratios"] = [int(random.choice([0, 4, 4, 128])) for _ in range(made["n_layer"])]
     out["hash_layers"] = int(random.integers(0, made["n_layer"] + 1))
+    out["small_terms"] = bool(random.random() < SHAPED)
     out["compress_base"] = float(random.choice([100.0, 160000.0]))
     return out
 
