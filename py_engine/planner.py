@@ -71,6 +71,7 @@ from py_engine.plan import (
 )
 from py_engine.plan.adapters import EMBEDDINGS, NO_ADAPTERS, Adapters
 from py_engine.plan.cache import NO_CACHE, Cache, make_cache, make_conv_cache, make_encoder_cache, page_group
+from py_engine.plan.compressed import make_compressed_cache
 from py_engine.plan.draft import add_draft, add_mtp
 from py_engine.plan.index import make_index_cache
 from py_engine.plan.kernels import Device
@@ -319,6 +320,8 @@ def _cache(cfg: Config, ops: Ops, layer: int, kv_type: str) -> Cache:
         return NO_CACHE
     if cfg.conv_kernel_sizes and (size := cfg.conv_kernel_sizes[layer]):
         return make_conv_cache(plan, layer, cfg.embedding_length, kv_type, page_group(plan, size))
+    if cfg.compressed:
+        return make_compressed_cache(plan, layer, cfg.compressed, kv_type)
     if cfg.latent:
         cache = make_latent_cache(plan, layer, cfg.latent, kv_type, page_group(plan, cfg.windows[layer]))
         return _with_index(cfg, plan, layer, cache)

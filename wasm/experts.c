@@ -20,6 +20,13 @@ static void exclude_groups(f32 *order, u32 experts, u32 groups, u32 used) {
   }
 }
 
+// The experts that the table has for a token.
+static const u32 *experts_of_token(const route_call *r, u32 m) {
+  const u32 seq = sequence(r->state, r->per_token, m), at = position(r->state, r->per_token, m);
+  const u32 token = AT(u32, r->tokens)[(size_t)seq * r->tokens_stride + at];
+  return AT(u32, r->table) + (size_t)r->table_stride * MIN(token, r->table_rows - 1);
+}
+
 u32 route_chunks(const route_call *r) { return divided(batch_size(r->state), 8); }
 
 void route_work(const route_call *r, u32 chunk, u32 chunks, u8 *scratch) {
@@ -31,17 +38,26 @@ void route_work(const route_call *r, u32 chunk, u32 chunks, u8 *scratch) {
     f32 top = logits[0], sum = 0;
     for (u32 e = 1; e < experts; e++) top = MAX(top, logits[e]);
     for (u32 e = 0; e < experts; e++) {
-      weight[e] = r->sigmoid ? 1 / (1 + exp1(-logits[e])) : exp1(logits[e] - top);
+      switch (r->gating) {
+      case GATING_SIGMOID: weight[e] = 1 / (1 + exp1(-logits[e])); break;
+      case GATING_SQRT_SOFTPLUS: weight[e] = __builtin_sqrtf(softplus(logits[e])); break;
+      default: weight[e] = exp1(logits[e] - top);
+      }
       sum += weight[e];
     }
     for (u32 e = 0; e < experts; e++) {
-      if (!r->sigmoid) weight[e] /= sum;
+      if (r->gating == GATING_SOFTMAX) weight[e] /= sum;
       order[e] = bias ? weight[e] + bias[e] : r->groups ? weight[e] : logits[e];
     }
     if (r->groups) exclude_groups(order, experts, r->groups, r->groups_used);
     u32 *chosen = AT(u32, r->chosen) + m * r->used;
     f32 *weights = ROW(r->weights, r->used, m), total = 0;
+    const u32 *given = r->table ? experts_of_token(r, m) : 0;
     for (u32 i = 0; i < r->used; i++) {
+      if (given) {
+        chosen[i] = MIN(given[i], experts - 1), weights[i] = weight[chosen[i]], total += weights[i];
+        continue;
+      }
       u32 best = 0;
       for (u32 e = 1; e < experts; e++)
         if (order[e] > order[best]) best = e;

@@ -1,6 +1,6 @@
 // The index of sparse attention: scores of positions, and the highest of them (wgsl/index_scores.wgsl and others).
 // rope.c appends its keys.
-#include "ops.h"
+#include "rotation.h"
 
 #define BLOCK 64 // positions of an item of work
 
@@ -76,7 +76,8 @@ void index_scores_work(const index_scores_call *r, u32 chunk, u32 chunks, u8 *sc
     f32 *to = ROW(r->scores, r->width, item / blocks);
     for (u32 s = begin; s < end; s++) {
       const u32 pos = r->pool > 1 ? segment(r->state, r->segments, m).first + (s + 1) * r->pool - 1 : s;
-      const f32 *key = ROW(r->k, r->row, cache_row(r->state, r->table, r->pages, r->page, seq, pos)) + r->row - r->size;
+      const size_t row = cache_row(r->state, r->table, r->pages, r->page, seq, pos);
+      const f32 *key = AT(f32, r->k) + (r->block_width ? BLOCK_AT(r, seq, pos) : (row + 1) * r->row - r->size);
       f32 sum = 0;
       for (u32 h = 0; h < r->heads; h++) {
         const f32 weight = r->weighted ? weights[h] * r->scale : r->scale;

@@ -9,6 +9,7 @@
 #param ROW // columns of a row of the cache
 #param WIDTH // floats of a row of scores
 #param WEIGHTED // 0: heads have no weights
+#param BLOCKS // 1: keys are compressed, and where lib/blocks.wgsl says
 #param WG
 
 struct Params {
@@ -28,9 +29,11 @@ struct Params {
 @bind var<storage, read> k_cache: array<vec4f>; // (rows, ROW): a key; of joined ones, the last SIZE columns
 @bind var<storage, read_write> scores: array<f32>; // (tokens, WIDTH)
 #include "lib/pages.wgsl"
+#if BLOCKS
+#include "lib/blocks.wgsl"
+#endif
 
 const VECS = SIZE / 4u;
-const KEY = (ROW - SIZE) / 4u; // first vector of a key in its row
 const LANES = WG / TS; // threads of a position
 
 var<workgroup> keys: array<array<vec4f, VECS + 1u>, TS>; // the last vector is not used: rows begin in different banks
@@ -54,6 +57,15 @@ fn place_of(key: u32, m: u32) -> u32 {
 #endif
 }
 
+// First vector of the key at a position.
+fn first_vector(s: u32, seq: u32) -> u32 {
+#if BLOCKS
+  return block_at(s, seq) / 4u;
+#else
+  return (row_in(page_of(s, seq), s) * ROW + ROW - SIZE) / 4u;
+#endif
+}
+
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let m0 = p.first + wid.x * TM;
@@ -69,7 +81,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let seq = seq_of(m0);
   for (var e = t; e < TS * VECS; e += WG) {
     let s = place_of(min(s0 + e / VECS, end - 1u), m0);
-    keys[e / VECS][e % VECS] = k_cache[row_in(page_of(s, seq), s) * (ROW / 4u) + KEY + e % VECS];
+    keys[e / VECS][e % VECS] = k_cache[first_vector(s, seq) + e % VECS];
   }
   workgroupBarrier();
   let j = t / LANES;

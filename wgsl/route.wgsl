@@ -1,9 +1,9 @@
 // Routing of a mixture of experts: chosen[m] = the USED experts with the largest gates, weights[m] = scale * their gates.
-// The gates are the softmax or the sigmoid of the router's logits. Grid (tokens), a workgroup per token, a thread for
+// The gates are the softmax of the router's logits, or a function of each. Or a table has the experts of each token. Grid (tokens), a workgroup per token, a thread for
 // each expert. An expert's place among the chosen is the number of experts before it, which the thread counts.
 #param EXPERTS
 #param USED // experts of a token
-#param GATING // "softmax" or "sigmoid"
+#param GATING // "softmax", "sigmoid" or "sqrt_softplus"
 #param BIASED // 1: a bias per expert is added to the gates for the choice, not for the weights
 #param GROUPS // of neighbouring experts: only the GROUPS_USED with the largest sums of their two best are chosen from; 0: all
 #if GROUPS
@@ -11,12 +11,22 @@
 #endif
 #param SHARING // so many neighbouring experts share a network: networks are chosen, each with the gate of its number; 0: none
 #param FACTORS // 1: each expert's weights have a factor of its own
+#param TABLED // 1: a table has the experts of each token
+#if TABLED
+#param TOKENS // capacity of a sequence in `tokens`
+#param STATE_PER_TOKEN // 0: one State; 1: one State per token
+#include "lib/state.wgsl"
+@bind var<storage, read> state: States;
+#endif
 #param WG
 #param NORMALISED // 1: the gates of the chosen experts are divided by their sum
 
 struct Params {
   scale: f32, // factor on the weights
   stride: u32, // floats between tokens of the logits
+#if TABLED
+  rows: u32, // of the table
+#endif
 }
 @bind var<uniform> p: Params;
 @bind var<storage, read> logits: array<vec4f>; // (n, EXPERTS padded to 32)
@@ -25,6 +35,10 @@ struct Params {
 #endif
 #if FACTORS
 @bind var<storage, read> factors: array<vec4f>; // (EXPERTS padded to 32)
+#endif
+#if TABLED
+@bind var<storage, read> tokens: array<u32>; // (sequences, TOKENS)
+@bind var<storage, read> table: array<u32>; // (rows, USED padded to 32)
 #endif
 @bind var<storage, read_write> chosen: array<u32>; // (n, USED)
 @bind var<storage, read_write> weights: array<f32>; // (n, USED)
@@ -64,6 +78,14 @@ fn only_experts(i: u32, v: vec4f, other: f32) -> vec4f { // `other` after the la
   return select(vec4f(other), v, 4u * i + vec4u(0, 1, 2, 3) < vec4u(EXPERTS));
 }
 
+#if GATING == "sqrt_softplus"
+
+fn log_of_more(x: vec4f) -> vec4f { // log(1 + x) of 0 to 1: the sum would lose small ones
+  let sum = 1.0 + x;
+  return select(x * log(sum) / (sum - 1.0), x, sum == vec4f(1));
+}
+#endif
+
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {
   let m = wid.x;
@@ -81,8 +103,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   for (var i = t; i < QUADS; i += WG) {
 #if GATING == "softmax"
     gates[i] = exp(keys[i] - top);
-#else
+#endif
+#if GATING == "sigmoid"
     gates[i] = 1.0 / (1.0 + exp(-keys[i]));
+#endif
+#if GATING == "sqrt_softplus"
+    gates[i] = sqrt(max(keys[i], vec4f()) + log_of_more(exp(-abs(keys[i]))));
 #endif
   }
   workgroupBarrier();
@@ -94,6 +120,18 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   all = sum.x + sum.y + sum.z + sum.w;
 #endif
+#if TABLED
+  let own = state.tokens[STATE_PER_TOKEN * m];
+  let token = min(tokens[own.seq * TOKENS + own.pos + (1u - STATE_PER_TOKEN) * m], p.rows - 1u);
+  for (var k = t; k < USED; k += WG) { // a file that is damaged may have any number
+    let e = min(table[token * ((USED + 31u) / 32u * 32u) + k], EXPERTS - 1u);
+    chosen[m * USED + k] = e;
+    chosen_gates[k] = gates[e / 4u][e % 4u] / all;
+#if FACTORS
+    chosen_factors[k] = factors[e / 4u][e % 4u];
+#endif
+  }
+#else
 #if BIASED or GROUPS
   for (var i = t; i < QUADS; i += WG) {
     var key = gates[i] / all;
@@ -140,6 +178,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
     }
   }
+#endif
   workgroupBarrier();
   for (var k = t; k < USED; k += WG) {
     var scale = p.scale;

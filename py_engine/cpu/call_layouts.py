@@ -25,6 +25,7 @@ from py_engine.plan.states import MAX_TAPS
 
 WORD = 4  # bytes that an address counts as one
 _CACHE = "state per_token segments table pages page"
+_BLOCKS = "blocks_table step block_width"
 _SAMPLED = "state per_token rows rows_most vocab logits stride best"
 
 FIELDS: dict[str, list[str]] = {
@@ -98,9 +99,14 @@ FIELDS: dict[str, list[str]] = {
         "index_append": f"{_CACHE} heads size rope first row raw neox eps:f scale:f freqs norm x x_stride k y y_stride",
         "index_join": f"{_CACHE} size pool row gate_bias k",
         "index_join_raw": f"{_CACHE} size pool rope first row neox eps:f scale:f freqs norm k",
-        "index_scores": f"{_CACHE} heads size pool row weighted first tokens width scale:f q q_stride x x_stride"
-        " x_first k scores",
+        "index_scores": f"{_CACHE} {_BLOCKS} heads size pool row weighted first tokens width scale:f q q_stride x"
+        " x_stride x_first k scores",
         "index_choose": "state per_token segments top_k pool first tokens width scores heap mask",
+        "window_append": f"{_CACHE} halves heads size rope keyed columns eps:f scale:f freqs norm x x_stride x_first k"
+        " inputs y y_stride",
+        "compress": f"{_CACHE} halves size rope ratio overlaps {_BLOCKS} eps:f scale:f freqs norm w type inputs c",
+        "compressed_attention": f"{_CACHE} halves heads size rope window ratio {_BLOCKS} scale:f freqs"
+        " sinks mask mask_words q q_stride k c y y_stride",
         "head_products": "state transposed heads w type rows cols w_first w_head x x_stride x_first x_head y y_stride"
         " y_first y_head",
         "head_norm": "state q_rows kv_rows head_dim across_heads per_head alone mean norm_values eps:f norm bias x"
@@ -114,8 +120,8 @@ FIELDS: dict[str, list[str]] = {
         " parts",
         "attention_combine": "state per_token head_dim heads window chunked part shifts size split sinks parts y"
         " y_stride",
-        "route": "state experts used normalised sigmoid groups groups_used sharing scale:f logits stride bias"
-        " factors chosen weights",
+        "route": "state per_token experts used normalised gating groups groups_used sharing scale:f logits stride bias"
+        " factors table table_stride table_rows tokens tokens_stride chosen weights",
         "group_experts": "state experts used size chosen slots tiles tile_count",
         "weighted_sum": "state used cols x x_stride weights y stride",
         "sample_best": _SAMPLED,
@@ -160,6 +166,7 @@ MEDIA_ROWS = {"none": 0, "given": 1, "first": 2, "scaled": 3}
 ACTIVATIONS = {"silu": 0, "gelu": 1, "tanh": 2, "relu2": 3, "swiglu_oai": 4, "relu": 5, "sigmoid": 6,
                "gelu_erf": 7, "gelu_quick": 8, "hard_sigmoid": 9, "hard_swish": 10,
                "clamped_silu": 11, "softplus": 12, "softplus2": 13, "situ": 14}  # fmt: skip
+GATINGS = {"softmax": 0, "sigmoid": 1, "sqrt_softplus": 2}  # of route
 RULES = {"ssd": 0, "delta": 1, "s6": 2}
 WKV_RULES = {"wkv6": 0, "gla": 1, "wkv7": 2}
 GATES = {"none": 0, "linear": 1, "silu": 2, "sigmoid": 3}  # of wkv_output
@@ -178,6 +185,7 @@ def header() -> str:
     """The text of calls.h."""
     enums = {"KV": KV_KINDS, "EMBED": EMBED_ROWS, "MEDIA": MEDIA_ROWS, "": ACTIVATIONS, "POOL": POOLINGS, "RULE": RULES}
     enums["PART"] = {str(name): value for name, value in PARTS.items() if name}
+    enums["GATING"] = GATINGS
     enums |= {"WKV": WKV_RULES, "GATE": GATES, "STAGE": STAGES, "HIDDEN": HIDDEN_STATES}
     numbers: dict[str, object] = {"TABLES": TABLES, "FORMATS": 1 + max(FORMATS), "RECORD_WORDS": RECORD_WORDS,
                                   "ROUNDED_GROUP_BYTES": ROUNDED_GROUP_BYTES}  # fmt: skip

@@ -13,6 +13,8 @@ def route(c: Call) -> None:
     logits = c["logits"][: c.n, : c.params["EXPERTS"]]
     e = np.exp(logits - logits.max(axis=1, keepdims=True))
     all_weights = 1 / (1 + np.exp(-logits)) if c.params["GATING"] == "sigmoid" else e / e.sum(axis=1, keepdims=True)
+    if c.params["GATING"] == "sqrt_softplus":
+        all_weights = np.sqrt(np.logaddexp(np.float32(0), logits))
     groups = c.params.get("GROUPS", 0)
     order = all_weights + c["bias"][0] if c.params["BIASED"] else all_weights if groups else logits
     if groups:
@@ -21,6 +23,10 @@ def route(c: Call) -> None:
         ranks = np.argsort(np.argsort(-sums, axis=1, kind="stable"), axis=1)
         order = np.where(ranks[:, :, None] < c.params["GROUPS_USED"], grouped, -np.inf).reshape(order.shape)
     chosen = np.argsort(-order, axis=1, kind="stable")[:, :used] // (c.params.get("SHARING", 0) or 1)
+    if rows := c.consts.get("rows", 0):
+        tokens = np.minimum(c["tokens"][c.sequences, c.positions], rows - 1)
+        table = np.ascontiguousarray(c["table"][tokens, :used]).view(np.uint32)
+        chosen = np.minimum(table, c.params["EXPERTS"] - 1).astype(np.int64)
     weights = np.take_along_axis(all_weights, chosen, 1)
     if c.params["NORMALISED"]:
         weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), np.float32(6.1035e-5))

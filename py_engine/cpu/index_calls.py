@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from py_engine.cpu.calls import Calls, batch_fields, paging_fields, segment_fields, stride_of
+from py_engine.cpu.calls import Calls, batch_fields, blocks_fields, paging_fields, segment_fields, stride_of
 from py_engine.plan.plan import Op
 
 
@@ -35,7 +35,8 @@ def index_join_raw(m: Calls, op: Op) -> None:
 
 def index_scores(m: Calls, op: Op) -> None:
     m.add(
-        "index_scores", **batch_fields(m, op), **segment_fields(op), **paging_fields(op), heads=op.params["HEADS"],
+        "index_scores", **batch_fields(m, op), **segment_fields(op), **paging_fields(op), **blocks_fields(op),
+        heads=op.params["HEADS"],
         size=op.params["SIZE"], pool=op.params["POOL"], row=op.params["ROW"],
         weighted=op.params["WEIGHTED"], first=op.consts["first"],
         tokens=op.consts["tokens"], width=stride_of(op, "scores"), scale=op.consts["scale"], q=m.address(op, "q"),

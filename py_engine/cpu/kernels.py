@@ -22,6 +22,7 @@ from py_engine.cpu.attention import (
     scale_queries,
 )
 from py_engine.cpu.call import Call
+from py_engine.cpu.compressed import compress, compressed_attention, window_append
 from py_engine.cpu.convolutions import depthwise, shortconv, shortconv_all, subsample, unfold
 from py_engine.cpu.experts import experts, group_experts, route, weighted_sum
 from py_engine.cpu.hyper_connections import (
@@ -278,7 +279,7 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         attend_streams, merge_streams, spread_streams, remix_streams, norm_streams, mix_streams,
         embed_ngrams, gate_ngrams, scale_queries,
         token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input, switch_adapters, index_append, index_scores,
-        index_choose, index_join, index_join_raw,
+        index_choose, index_join, index_join_raw, window_append, compress, compressed_attention,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "matmul_int8": matmul}

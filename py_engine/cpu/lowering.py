@@ -12,6 +12,7 @@ from itertools import pairwise
 from py_engine.cpu import (
     adapter_calls,
     attention_calls,
+    compressed_calls,
     encoder_calls,
     index_calls,
     product_calls,
@@ -27,7 +28,7 @@ SKIPPED = ("sample_histogram", "sample_sort", "sample_bounds", "logprobs_partiti
 PRODUCTS = ("matvec", "matvec_small_batch", "matmul", "experts")  # they drop the rounded x themselves
 CALL_MODULES = (
     row_calls, product_calls, adapter_calls, attention_calls, index_calls, recurrent_calls, wkv_calls, encoder_calls,
-    sampler_calls,
+    sampler_calls, compressed_calls,
 )  # fmt: skip
 LOWERED: dict[str, Callable[[Calls, Op], None]] = {
     call.__name__: call for module in CALL_MODULES for call in module.CALLS

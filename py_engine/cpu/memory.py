@@ -16,7 +16,8 @@ ATTENTION_ROWS = (
     2 * 32 + 2 * 16
 )  # of head_dim floats in a thread's scratch memory: wasm/attention.c's blocks and queries
 PART, MAX_PARTS = 256, 8  # positions of a part of the context, and the most parts that the plan's buffers hold
-UNIT_BYTES = 4 * 256 * ROWS  # of a dequantised unit of a matrix
+MOST_COLS = 256  # of a unit of a matrix
+UNIT_BYTES = 4 * MOST_COLS * ROWS  # of a dequantised unit
 FLOAT_PANELS = 2  # of a matrix that are converted to floats at a time (wasm/products.h)
 BINS_BYTES = 8 * 2048  # of a sampler's histogram
 STAGING_BYTES = 1 << 20  # of a file's rows that are packed at a time
@@ -136,15 +137,22 @@ def _fused_bytes(op: Op) -> int:
     return 4 * max(x.shape[0] if op.kernel == "matvec_small_batch" else 1, 1) * _matrix(op).rows
 
 
+def _head_dim(op: Op) -> int:
+    """Dimensions of the heads of attention; 0 for other ops."""
+    return int(op.params["SIZE"] if op.kernel == "compressed_attention" else op.params.get("HEAD_DIM", 0))
+
+
 def _scratch_bytes(plan: Plan) -> int:
     """The most memory that an op needs for itself in one thread."""
     ops = list(_ops(plan))
-    heads = max((int(op.params.get("HEAD_DIM", 0)) for op in ops), default=0)
+    heads = max((_head_dim(op) for op in ops), default=0)
     widths: Sequence[int] = [
         b.shape[-1] for b in plan.buffers.values() if b.pool == "activations" and len(b.shape) == 2
     ]
     matrices = (4 * (int(op.params["ROWS"]) + 1) * int(op.params["COLS"]) for op in ops if op.kernel == "ssm_scan")
     scans = (4 * size * (size + 1) for op in ops if op.kernel == "wkv_scan" for size in [int(op.params["SIZE"])])
+    compressing = (4 * (4 * int(op.params["SIZE"]) + ROWS * (_matrix(op).cols + MOST_COLS)) for op in ops
+                   if op.kernel == "compress")  # fmt: skip
     cols = max((_matrix(op).cols for op in ops if isinstance(op.bindings.get("w"), Weight)), default=0)
     sampler = BINS_BYTES + 2 * 4 * (plan.n_vocab + 4) if plan.generates else 0
     rows = (encoder_calls.scratch_bytes(op, UNIT_BYTES) for op in ops)
@@ -156,6 +164,7 @@ def _scratch_bytes(plan: Plan) -> int:
         sampler,
         *matrices,
         *scans,
+        *compressing,
         *rows,
     ]
     return _aligned(max(sizes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from py_engine.cpu.attention_calls import rope
-from py_engine.cpu.call_layouts import ACTIVATIONS
+from py_engine.cpu.call_layouts import ACTIVATIONS, GATINGS
 from py_engine.cpu.calls import NO_SCALES, Calls, Prepared, limits_of, matrix_of, state_of, stride_of
 from py_engine.plan.plan import Buffer, Op, Weight
 
@@ -140,12 +140,15 @@ def head_products_transposed(m: Calls, op: Op) -> None:
 
 def route(m: Calls, op: Op) -> None:
     m.add(
-        "route", state=state_of(m, op), experts=op.params["EXPERTS"], used=op.params["USED"],
-        normalised=op.params["NORMALISED"], sigmoid=int(op.params["GATING"] == "sigmoid"), scale=op.consts["scale"],
+        "route", state=state_of(m, op), per_token=int(op.params.get("STATE_PER_TOKEN", 0)),
+        experts=op.params["EXPERTS"], used=op.params["USED"],
+        normalised=op.params["NORMALISED"], gating=GATINGS[str(op.params["GATING"])], scale=op.consts["scale"],
         groups=op.params.get("GROUPS", 0), groups_used=op.params.get("GROUPS_USED", 0),
         sharing=op.params.get("SHARING", 1),
         logits=m.address(op, "logits"), stride=op.consts["stride"], bias=m.address(op, "bias"),
-        factors=m.address(op, "factors"), chosen=m.address(op, "chosen"), weights=m.address(op, "weights"),
+        factors=m.address(op, "factors"), table=m.address(op, "table"), table_stride=op.params["USED"],
+        table_rows=op.consts.get("rows", 0), tokens=m.address(op, "tokens"),
+        tokens_stride=op.params.get("TOKENS", 0), chosen=m.address(op, "chosen"), weights=m.address(op, "weights"),
     )  # fmt: skip
 
 

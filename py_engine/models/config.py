@@ -24,6 +24,7 @@ from py_engine.models.common import (
 from py_engine.models.recurrent import StateSpace
 from py_engine.plan.activations import Xielu
 from py_engine.plan.attention import Temperature
+from py_engine.plan.compressed import CompressedShape
 from py_engine.plan.index import IndexShape
 from py_engine.plan.latent import LatentShape
 from py_engine.plan.rope import RopeSpec
@@ -43,16 +44,16 @@ NORMALISED |= {"mellum", "maple", "granite_swa", "minimax-01", "qwen4exp"}
 NORMALISED_BY_METADATA = {"dots1", "glm4moe", "bailingmoe", "bailingmoe2", "exaone-moe", "afmoe", "deepseek2"}
 NORMALISED_BY_METADATA |= {"nemotron_h_moe", "mistral4", "step35", "glm-dsa", "hy_v3", "deepseek32"}
 NORMALISED_BY_METADATA |= {"cohere2moe", "laguna", "k2-horizon", "bailingmoe3", "dots3note", "deepseek2-ocr"}
-NORMALISED_BY_METADATA |= {"minimax-m3", "hy_v4", "kimi-k3", "glm5-next"}
+NORMALISED_BY_METADATA |= {"minimax-m3", "hy_v4", "kimi-k3", "glm5-next", "deepseek4"}
 SCALED_BY_METADATA = NORMALISED_BY_METADATA | {"deepseek", "kimi-linear"}  # by expert_weights_scale
 GATED_BY_METADATA = {"bailingmoe2", "dots1", "minimax-m2", "afmoe", "step35", "mistral4", "lfm2moe", "glm4moe"}
 GATED_BY_METADATA |= {"exaone-moe", "smallthinker", "deepseek2", "kimi-linear", "glm-dsa", "hy_v3"}
 GATED_BY_METADATA |= {"deepseek32", "cohere2moe", "laguna", "k2-horizon", "bailingmoe3", "dots3note", "deepseek2-ocr"}
-GATED_BY_METADATA |= {"minimax-m3", "hy_v4", "kimi-k3", "glm5-next"}
+GATED_BY_METADATA |= {"minimax-m3", "hy_v4", "kimi-k3", "glm5-next", "deepseek4"}
 SIGMOID_BY_DEFAULT = {"step35", "glm4moe", "afmoe", "nemotron_h_moe", "llama4", "mimo2", "glm-dsa", "hy_v3"}
 SIGMOID_BY_DEFAULT |= {"cohere2moe", "laguna", "k2-horizon", "glm5-next"}
 FLASH_LAYERS, FLASH_VOCAB = (47, 48), 154_880  # of GLM 4.7 Flash, with its layer that predicts ahead or without
-GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax"}
+GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax", 4: "sqrt_softplus"}
 LAYER_NORMS = {
     "bloom",
     "codeshell",
@@ -89,6 +90,7 @@ class Mixture:
     sharing: int = 1  # neighbouring experts that also share a second network
     shared_length: int = 0  # the second network's feed_forward_length
     shared_scale: float = 1.0  # factor of its output
+    chosen_by_token: bool = False  # a table says each token's experts
 
     @classmethod
     def from_gguf(cls, header: Header) -> Mixture | None:
@@ -207,6 +209,7 @@ class Config:
     single_query_norm: bool = False  # then, the norm of queries has one weight for each head, that of keys has none
     qkv_limit: float = 0.0  # queries, keys and values are clamped to it; 0: they are not
     latent: LatentShape | None = None  # of latent attention; heads are then those after absorption
+    compressed: CompressedShape | None = None  # in layer(): of attention to compressed keys
     index: IndexShape | None = None  # in layer(): of the index that chooses the positions which a token attends to
     routes_input: bool = False  # the router of experts reads the layer's input
     shares_kv: bool = False  # the layer has no keys and values: it reads another layer's cache

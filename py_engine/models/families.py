@@ -39,6 +39,7 @@ DECODERS: dict[str, str] = {
     "deepseek2": "deepseek2",
     "deepseek2-ocr": "deepseek_ocr",
     "deepseek32": "glm_dsa",
+    "deepseek4": "deepseek4",
     "dots1": "qwen",
     "dots3note": "dots3",
     "dream": "qwen",

@@ -127,15 +127,15 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
     rows = streams.begin(ops, x, STREAMS, n, cfg.stream_eps)
     for i in range(cfg.block_count):
         layer = Layer(cfg.layer(i), w, ops, f"blk.{i}.", ropes[i], 0)
-        weights = _weights(cfg, w, ops, rows, layer.b + "hc_attn")
+        weights = stream_weights(cfg, w, ops, rows, layer.b + "hc_attn")
         read = streams.merge(ops, rows, weights)
         if cfg.has_state(i):
             out = layer.project_recurrent(layer.recurrent(read, caches[i]))
         else:
             out = layer.project_attention(layer.attention(read, caches[i]))
         mixed_streams.remix(ops, out, rows, weights, cfg.rounds)
-        weights = _weights(cfg, w, ops, rows, layer.b + "hc_ffn")
-        out = _feed_forward(layer, streams.merge(ops, rows, weights))
+        weights = stream_weights(cfg, w, ops, rows, layer.b + "hc_ffn")
+        out = feed_forward(layer, streams.merge(ops, rows, weights))
         mixed_streams.remix(ops, out, rows, weights, cfg.rounds)
         if n % GROUP and ops.adapters.directions:
             raise WispError(f"Control vectors of {n} values are not supported in GLM 5.3.", "unsupported_adapter")
@@ -143,14 +143,15 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
     return mixed_streams.mean(ops, rows)
 
 
-def _weights(cfg: Config, w: Weights, ops: Ops, rows: Streams, name: str) -> StreamWeights:
+def stream_weights(cfg: config.Config, w: Weights, ops: Ops, rows: Streams, name: str) -> StreamWeights:
+    """The weights by which a block reads STREAMS streams, adds to them and mixes them. `name`: of their tensors."""
     products = (2 + STREAMS) * STREAMS
     matrix = w.matrix(name + "_fn.weight", products, STREAMS * cfg.embedding_length)
     terms = w.vector((name + "_scale.weight", mixed_streams.KINDS), (name + "_base.weight", products))
     return mixed_streams.weights(ops, rows, matrix, terms, cfg.eps)
 
 
-def _feed_forward(layer: Layer, x: Buffer) -> Buffer:
+def feed_forward(layer: Layer, x: Buffer) -> Buffer:
     """The output of the layer's experts, or of its network: (n, n_embd)."""
     cfg, w, ops = layer.cfg, layer.w, layer.ops
     if not cfg.mixture or layer.b + "ffn_gate_inp.weight" not in w:

@@ -7,14 +7,10 @@ from __future__ import annotations
 
 SOUND = "a decoder of sound: it makes sound, not text"
 DRAFT = "the hidden states of another model, whose tokens it drafts"
-COMPRESSED = (
-    "attention to keys that are compressed a few or many at a time, beside those of a window, and rotated back after it"
-)
 
 NEEDS: dict[str, str] = {
     **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), SOUND),
     **dict.fromkeys(("dflash", "eagle3", "gemma4-assistant"), DRAFT),
-    "deepseek4": COMPRESSED,
     "clef": "a head that scores the options of questions: it writes no text",
     "gptj": "an implementation to compare with: llama.cpp has none",
 }

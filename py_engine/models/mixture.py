@@ -115,7 +115,15 @@ class ExpertLayer:
             moe.groups,
             moe.groups_used,
             factors=factors,
+            table=self._token_table(),
         )
+
+    def _token_table(self) -> Weight | None:
+        """The experts of each token, where the token chooses them."""
+        tensor = self.b + "ffn_gate_tid2eid.weight"
+        if not self.moe.chosen_by_token:
+            return None
+        return self.w.integers(tensor, self.cfg.vocab, self.moe.expert_used_count)
 
     def _router_bias(self) -> Weight | None:
         """What is added to the probabilities when experts are chosen, if the file has it."""

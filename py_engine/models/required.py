@@ -39,9 +39,9 @@ POST_NORMED = "exaone4 hrm_text olmo olmo2 talkie "  # norms after the blocks, o
 NOT_COMPARED = "gemma-embedding2 k2-horizon "  # newer than the llama.cpp that the tables were compared with
 LAYER_NORMED = "bloom codeshell gpt2 gptneox jais jais2 nemotron orion phimoe starcoder starcoder2 "  # and their biases
 SHARED_GATED = (  # experts and the shared expert have gates
-    "afmoe bailingmoe bailingmoe2 bailingmoe3 cohere2moe deepseek deepseek2 deepseek2-ocr deepseek32 dots1 dots3note "
-    "exaone-moe glm-dsa glm4moe glm5-next hunyuan-moe hy_v4 laguna llama4 minimax-m3 mistral4 qwen2moe qwen35moe "
-    "qwen3next qwen4exp "
+    "afmoe bailingmoe bailingmoe2 bailingmoe3 cohere2moe deepseek deepseek2 deepseek2-ocr deepseek32 deepseek4 dots1 "
+    "dots3note exaone-moe glm-dsa glm4moe glm5-next hunyuan-moe hy_v4 laguna llama4 minimax-m3 mistral4 qwen2moe "
+    "qwen35moe qwen3next qwen4exp "
 )
 GATED_EXPERTS = SHARED_GATED + (
     "arctic dbrx gpt-oss granite_swa grovemoe kimi-linear lfm2moe llada-moe mellum minimax-m2 olmoe phimoe qwen3moe "
@@ -117,7 +117,7 @@ LAYERS = (
     # experts
     Need(
         "ffn_gate_inp.weight",
-        only("bailingmoe3 gemma4 granitehybrid kimi-linear nemotron_h_moe qwen35moe qwen3next"),
+        only("bailingmoe3 deepseek4 gemma4 granitehybrid kimi-linear nemotron_h_moe qwen35moe qwen3next"),
         "ffn_down_exps.weight",
     ),
     Need("ffn_gate_inp.scale", only("gemma4"), "ffn_gate_inp.weight"),
@@ -140,7 +140,7 @@ LAYERS = (
     ),
     Need("ffn_gate_shexp.weight", only(SHARED_GATED + "ernie4_5-moe granitehybrid"), "ffn_up_shexp.weight"),
     Need("ffn_gate_inp_shexp.weight", only("qwen2moe qwen35moe qwen3next qwen4exp"), "ffn_up_shexp.weight"),
-    Need("ffn_down_shexp.weight", only("qwen4exp")),
+    Need("ffn_down_shexp.weight", only("deepseek4 qwen4exp")),
     # states
     Need("ssm_norm.weight", only("granitehybrid mamba2 nemotron_h nemotron_h_moe"), "ssm_conv1d.weight"),
     Need("ssm_conv1d.bias", only("jamba mamba mamba2"), "ssm_conv1d.weight"),
@@ -160,10 +160,10 @@ OUTSIDE = {  # of layers
     "position_embd.weight": only("bert gpt2 starcoder"),
     "output.bias": only("phi2 phimoe"),
     "output.weight": only(  # others' embeddings may serve
-        "apertus arwkv7 baichuan bailingmoe bailingmoe2 codeshell dbrx dots1 exaone-moe glm5-next gpt-oss gptneox "
-        "hy_v4 internlm2 jais kimi-k3 kimi-linear llada-moe maple mellum mimo2 minimax-m2 minimax-m3 muse-glimmer "
-        "nemotron olmo2 olmoe orion phi2 phimoe plamo qwen qwen2moe rwkv6 rwkv6qwen2 rwkv7 stablelm step35 talkie "
-        "xverse"
+        "apertus arwkv7 baichuan bailingmoe bailingmoe2 codeshell dbrx deepseek4 dots1 exaone-moe glm5-next gpt-oss "
+        "gptneox hy_v4 internlm2 jais kimi-k3 kimi-linear llada-moe maple mellum mimo2 minimax-m2 minimax-m3 "
+        "muse-glimmer nemotron olmo2 olmoe orion phi2 phimoe plamo qwen qwen2moe rwkv6 rwkv6qwen2 rwkv7 stablelm "
+        "step35 talkie xverse"
     ),
 }
 

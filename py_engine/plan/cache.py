@@ -24,6 +24,17 @@ UNPAGED = {"PAGE": 0}  # the #params of an encoder's cache
 
 
 @dataclass(frozen=True)
+class Compressed:
+    """The caches of one layer's compressed keys (compressed.py)."""
+
+    keys: Buffer
+    inputs: Buffer
+    table: int  # of the block tables of the pages of `keys`: the first one's index among the words of all
+    step: int  # positions that share a place in the pages of `keys`
+    index: Compressed | None = None  # of the index that chooses some of them
+
+
+@dataclass(frozen=True)
 class Cache:
     """Keys and values of one layer. `paging`: the #params of lib/pages.wgsl."""
 
@@ -35,6 +46,7 @@ class Cache:
     staged: tuple[Buffer, Buffer] | None = None
     states: States | None = None  # of a recurrent layer
     index: Buffer | None = None  # (rows, size): the keys of the index of sparse attention (index.py)
+    compressed: Compressed | None = None  # beside the keys of a window
 
     @property
     def write_bindings(self) -> dict[str, Buffer]:

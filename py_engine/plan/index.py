@@ -85,12 +85,28 @@ def choose(ops: OpList, given: Indexed, cache: Cache, shape: IndexShape) -> Buff
     _append(ops, given, cache, cache.index, shape)
     if shape.pool > 1:
         _join(ops, given, cache, cache.index, shape)
+    weights = None if shape.raw else Columns(given.rows, shape.size if shape.pool == 1 else 2 * shape.size)
+    return choose_scored(ops, Scored(given.q, weights, cache.index, cache.paging), shape)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What scores are computed from. `paging`: the #params that say where `keys` are."""
+
+    q: Buffer  # (n, heads * size), rotated
+    weights: Columns | None  # of the heads
+    keys: Buffer
+    paging: dict[str, int]
+
+
+def choose_scored(ops: OpList, given: Scored, shape: IndexShape) -> Buffer:
+    """The mask of the positions that each token attends to, by the scores of the keys that it sees."""
     chosen = mask(ops)
     width = BITS * chosen.shape[1]
     tokens = max(1, min(ops.batch, SCORE_BYTES // (4 * width)))
     scores = ops.shaped("index_scores", (tokens, width))
     for first in range(0, ops.batch, tokens):
-        _add_scores(ops, given, cache, cache.index, shape, scores, first)
+        _add_scores(ops, given, shape, scores, first)
         choose_highest(ops, scores, shape, first)
     return chosen
 
@@ -143,26 +159,23 @@ def _join(ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: IndexS
     ops.add("index_join", params, {}, {"state": ops.state, "gate_bias": given.gate_bias, "k_cache": keys}, PerToken())
 
 
-def _add_scores(
-    ops: OpList, given: Indexed, cache: Cache, keys: Buffer, shape: IndexShape, scores: Buffer, first: int
-) -> None:
+def _add_scores(ops: OpList, given: Scored, shape: IndexShape, scores: Buffer, first: int) -> None:
     positions = SCORING_THREADS
     while positions > 1 and positions * shape.size // 4 > KEY_VECTORS:
         positions //= 2
-    weights = Columns(given.rows, shape.size if shape.pool == 1 else 2 * shape.size)
-    scale = (shape.size * (1 if shape.raw else shape.heads)) ** -0.5
+    weights = given.weights
+    scale = (shape.size * (shape.heads if weights else 1)) ** -0.5
     tokens = 1 if ops.small_batch or shape.pool > 1 else TOKENS
     ops.add(
         "index_scores",
         {"HEADS": shape.heads, "SIZE": shape.size, "TS": positions, "TM": tokens, "WG": SCORING_THREADS}
-        | {"WIDTH": scores.shape[1], "POOL": shape.pool, "ROW": shape.row, "WEIGHTED": int(not shape.raw)}
-        | cache.paging
+        | {"WIDTH": scores.shape[1], "POOL": shape.pool, "ROW": shape.row, "WEIGHTED": int(weights is not None)}
+        | given.paging
         | ops.state_params,
-        {"first": first, "tokens": scores.shape[0]}
-        | {"q_stride": given.q.shape[1], "x_stride": weights.buffer.shape[1], "x_first": weights.first}
-        | {"scale": scale},
-        {"state": ops.state, "q": given.q, "k_cache": keys, "scores": scores}
-        | ({} if shape.raw else {"x": given.rows}),
+        {"first": first, "tokens": scores.shape[0], "q_stride": given.q.shape[1], "scale": scale}
+        | {"x_stride": weights.buffer.shape[1] if weights else 0, "x_first": weights.first if weights else 0},
+        {"state": ops.state, "q": given.q, "k_cache": given.keys, "scores": scores}
+        | ({"x": weights.buffer} if weights else {}),
         PerToken(tokens),
         -(-scores.shape[1] // (positions * shape.pool)),
         contexts=Contexts(positions * shape.pool),

@@ -100,6 +100,8 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1, "SLOTS": 1, "HEADS_EA
         "SCALES",
         "PINNED",
         "INDEXED",
+        "TABLED",
+        "BLOCKS",
     ),
     0,
 )

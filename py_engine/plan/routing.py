@@ -21,12 +21,13 @@ class Routing:
     used: int  # experts per token
     normalised: bool  # the weights of the chosen experts are scaled to sum to 1
     scale: float = 1.0  # factor of the weights
-    gating: str = "softmax"  # over all experts, or "sigmoid" of each
+    gating: str = "softmax"  # over all experts, or of each "sigmoid" or "sqrt_softplus"
     bias: Weight | None = None
     groups: int = 0  # of neighbouring experts; 0: none
     groups_used: int = 0  # experts are chosen from the groups whose two best have the largest sums
     sharing: int = 1  # neighbouring experts that share a network
     factors: Weight | None = None  # of each expert's weights (experts)
+    table: Weight | None = None  # (vocabulary, used): the experts of each token, whole numbers (Weights.integers())
 
     @property
     def networks(self) -> int:
@@ -58,15 +59,20 @@ def choose_experts(ops: OpList, logits: Buffer, routing: Routing) -> Route:
     chosen = ops.shaped(f"chosen{routing.suffix}", (ops.batch, routing.used), "u32")
     weights = ops.shaped(f"weights{routing.suffix}", (ops.batch, routing.used))
     bias, factors, threads = routing.bias, routing.factors, min(MAX_ROUTE_THREADS, routing.experts)
+    params: dict[str, int] = {}
+    if table := routing.table:
+        params = {"TABLED": 1, "TOKENS": ops.tokens.shape[1]} | ops.state_params
     ops.add(
         "route",
         {"EXPERTS": routing.experts, "USED": routing.used, "NORMALISED": int(routing.normalised),
          "GATING": routing.gating, "BIASED": int(bias is not None), "WG": threads}
         | ({"GROUPS": routing.groups, "GROUPS_USED": routing.groups_used} if routing.groups else {})
-        | ({"SHARING": routing.sharing} if routing.sharing > 1 else {}) | ({"FACTORS": 1} if factors else {}),
-        {"scale": routing.scale, "stride": logits.shape[1]},
+        | ({"SHARING": routing.sharing} if routing.sharing > 1 else {}) | ({"FACTORS": 1} if factors else {})
+        | params,
+        {"scale": routing.scale, "stride": logits.shape[1]} | ({"rows": table.rows} if table else {}),
         {"logits": logits, "chosen": chosen, "weights": weights} | ({"bias": bias} if bias else {})
-        | ({"factors": factors} if factors else {}),
+        | ({"factors": factors} if factors else {})
+        | ({"state": ops.state, "tokens": ops.tokens, "table": table} if table else {}),
         PerToken(),
     )  # fmt: skip
     return Route(routing, chosen, weights)

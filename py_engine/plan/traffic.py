@@ -37,6 +37,7 @@ IN_PLACE = (
     "scale_queries",
     "spread_streams",
     "weighted_sum",
+    "window_append",
 )  # they read y, or x, before they write it
 PER_POSITION = {"scores": 32, "index_mask": 1, "heap": 0}  # bits of an index's buffers, whose heap is mostly unused
 
@@ -158,8 +159,10 @@ def _buffer_bytes(op: Op, name: str, b: Buffer, n: int, position: int, batch: in
         return b.nbytes // b.shape[0] if name in ("rows", "ring") else b.nbytes
     if name in ("k_new", "v_new"):
         return n * row
+    if name == "c_cache" and op.kernel == "compressed_attention":  # keys of the whole context, fewer than positions
+        return min(position + n, b.shape[0]) * row
     if b.pool == "kv":
-        all_read = op.kernel in (*ATTENTION, "index_scores")
+        all_read = op.kernel in (*ATTENTION, "index_scores", "compressed_attention")
         return (min(_visible(op, n, position), b.shape[0]) if all_read else n) * row
     if name in PER_POSITION:
         return -(-n * _visible(op, n, position) * PER_POSITION[name] // 8)
@@ -199,6 +202,10 @@ def _flops(op: Op, n: int, position: int) -> int:
         return 2 * n * rows * weight.cols
     if op.kernel == "index_scores":
         return 2 * int(op.params["HEADS"]) * int(op.params["SIZE"]) * sum(position + i + 1 for i in range(n))
+    if op.kernel == "compressed_attention":
+        window, ratio = int(op.params["WINDOW"]), int(op.params["RATIO"])
+        seen = sum(min(at, window) + (at // ratio if ratio else 0) for at in range(position + 1, position + n + 1))
+        return 4 * int(op.grid[0]) * int(op.params["SIZE"]) * seen  # type: ignore[arg-type]
     if op.kernel in ATTENTION:
         heads = int(op.consts["n_head_kv"]) * int(op.params["G"]) * int(op.params.get("SHARE", 1))
         window = int(op.params["WINDOW"]) or position + n

@@ -247,6 +247,15 @@ class Weights:
         if info.type != Q.F32:
             raise WispError(f"Tensor {tensor} is {info.type.name}; vectors must be F32.", "unsupported_quantization")
 
+    def integers(self, tensor: str, rows: int, cols: int) -> Weight:
+        """A table of whole numbers of 32 bits. Its type is F32, whose bytes no one changes on their way."""
+        info = self.header.tensors.get(tensor)
+        if info is None:
+            raise missing_tensor(tensor, self.header.architecture)
+        if info.type != Q.I32 or tuple(reversed(info.shape)) not in ((rows, cols), (rows,) if cols == 1 else ()):
+            raise WispError(f"Tensor {tensor} must be I32, {rows} x {cols}.", "bad_tensor_shape")
+        return self._add(Weight(tensor, Q.F32, rows, cols, ((tensor, 0, rows),)))
+
     def has_all(self, tensors: list[str]) -> bool:
         """Whether the file has these optional tensors. WispError unsupported_architecture if it has some of them."""
         missing = [tensor for tensor in tensors if tensor not in self]

@@ -34,7 +34,7 @@ PRODUCERS = {"quantize_rows", "group_experts"} | ROUTERS  # of DERIVED
 ADDING = {  # to y or x, or that compute in place
     "add_media", "add_scaled", "soft_cap", "rope_append", "scale_by", "shift_scale", "pool", "normalize",
     "weighted_sum", "add_low_rank", "add_expert_low_rank", "add_direction", "altup_predict", "altup_correct", "laurel",
-    "gate_ngrams", "index_append", "remix_streams", "scale_queries", "spread_streams", "wkv7_inputs",
+    "gate_ngrams", "index_append", "remix_streams", "scale_queries", "spread_streams", "window_append", "wkv7_inputs",
 }  # fmt: skip
 # their buffers may have several rows per token
 OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum", "expert_low_rank", "add_expert_low_rank"}
@@ -331,7 +331,7 @@ def _capacity(op: Op, plan: Plan) -> int:
             return shapes[name][0]
     if op.kernel == "activate":
         return shapes["x"][0] // (op.grid[2] if isinstance(op.grid[2], int) else 1)
-    if op.kernel.startswith("index_join"):  # it binds no rows of the batch
+    if op.kernel.startswith("index_join") or op.kernel == "compress":  # it binds no rows of the batch
         return plan.batch
     if op.kernel in ("normalize", "pick_rows"):
         return op.bindings["y"].shape[0]  # type: ignore[union-attr]

@@ -16,6 +16,8 @@ from py_engine.plan.shared import THREADS
 MORE = 3  # rows or tokens beyond a full workgroup
 ROW0 = 7  # the first row of a part of a matrix
 EMBEDDED_ROWS = 67  # of a table
+# kernels that read single rows of a table: (kernel, the constant with its rows, its binding)
+TABLES = (("nearest_code", "codes", "w"), ("route", "rows", "table"), ("pick_rows", "rows", "x"))
 HEADS = 2
 PRODUCTS = ("matvec", "matvec_small_batch", "matmul", "matmul_int8", "matmul_matrix")
 ATTENTIONS = ("attention", "attention_matrix")
@@ -44,12 +46,10 @@ def reduced(op: Op, head_count: int = HEADS) -> Reduced:
         return _expansion(op)
     if op.kernel in ("gather", "matmul_transposed"):
         return _table(op)
-    if op.kernel == "nearest_code":
-        rows = min(int(op.consts["codes"]), EMBEDDED_ROWS)
-        return Reduced(replace(op, consts=dict(op.consts) | {"codes": rows}), {}, {"w": rows})
-    if op.kernel == "pick_rows":
-        rows = min(int(op.consts["rows"]), EMBEDDED_ROWS)
-        return Reduced(replace(op, consts={"rows": rows}), {}, {"x": rows})
+    for kernel, const, table in TABLES:
+        if op.kernel == kernel and table in op.bindings:
+            rows = min(int(op.consts[const]), EMBEDDED_ROWS)
+            return Reduced(replace(op, consts={**op.consts, const: rows}), {}, {table: rows})
     return Reduced(op)
 
 

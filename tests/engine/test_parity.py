@@ -45,7 +45,7 @@ KINDS = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M", "IQ4_XS", "IQ2_
 # An index that chooses a small part of the positions has near ties, which f16's roundings would decide otherwise.
 SMALL_TOP_K = {"qwen35/qwen4exp-top8.F16"} | {
     f"latent/{name}.F16"
-    for name in ("deepseek32-top6", "dots3note-top8", "glm-dsa-top9", "glm5-next-top8", "hy_v4-top5")
+    for name in ("deepseek32-top6", "deepseek4-top3", "dots3note-top8", "glm-dsa-top9", "glm5-next-top8", "hy_v4-top5")
 }
 # llama.cpp's own roundings move the first model's logits four times as far as deepseek2.F16's, which has the same ops:
 # f16's roundings would move them by more than the tolerance.

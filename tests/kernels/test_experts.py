@@ -99,6 +99,8 @@ def _experts(bench: Bench, ops: Ops, shape: Shape, favourite: int | None = None)
         (30, 4, "sigmoid", 1, 1),
         (256, 8, "sigmoid", 1, 0),
         (34, 4, "softmax", 1, 0),
+        (37, 6, "sqrt_softplus", 1, 1),
+        (9, 3, "sqrt_softplus", 0, 0),
     ],
 )
 def test_route(bench: Bench, n: int, used: int, gating: str, normalised: int, biased: int) -> None:
@@ -120,6 +122,39 @@ def test_route(bench: Bench, n: int, used: int, gating: str, normalised: int, bi
     assert (gpu[route.chosen.name][:7] == host[route.chosen.name][:7]).all()
     assert (gpu[route.chosen.name][7:] == 0xFFFFFFFF).all()
     check(bench, gpu[route.weights.name][:7], host[route.weights.name][:7], 1e-10)
+
+
+@in_turn(
+    "n, used, gating, setup",
+    [
+        (37, 8, "sqrt_softplus", Setup(batch=9, n=7, pos=5, seq=3, vocab=70)),
+        (9, 1, "softmax", Setup(batch=1, n=1, pos=30, seq=1, vocab=7)),
+        (300, 6, "sigmoid", Setup(batch=6, n=5, places=PLACES, vocab=40)),
+        (33, 33, "sqrt_softplus", Setup(batch=6, n=5, places=PLACES, vocab=9)),
+    ],
+)
+def test_experts_of_a_token(bench: Bench, n: int, used: int, gating: str, setup: Setup) -> None:
+    """A table chooses them, with a token that it lacks, and a number that no expert has."""
+    ops = bench.begin(setup)
+    logits = ops.rows("router", n)
+    bench.fill(logits)[0, : n // 2] = -30  # gates that are nearly zero
+    rows, tokens = setup.vocab - 2, setup.n
+    table = bench.weight("table", Q.F32, rows, used)
+    choices = np.array([bench.random.permutation(n)[:used] for _ in range(rows)], np.uint32)
+    choices[0, 0] = 0xFFFFFFFF
+    bench.raw["table"] = choices.view(np.uint8).reshape(-1)
+    places = setup.places or [(setup.pos + m, setup.seq) for m in range(tokens)]
+    bench.data["tokens"][places[0][1], places[0][0]] = setup.vocab
+    if tokens > 1:
+        bench.data["tokens"][places[1][1], places[1][0]] = 0
+    factors = bench.vector("factors", n) if used == 8 else None
+    route = choose_experts(ops, logits, Routing(n, used, True, 2.5, gating, factors=factors, table=table))
+    gpu, host = bench.run(ops)
+    want = choices[[min(int(bench.data["tokens"][seq, pos]), rows - 1) for pos, seq in places]]
+    np.testing.assert_array_equal(gpu[route.chosen.name][:tokens], np.minimum(want, n - 1))
+    np.testing.assert_array_equal(host[route.chosen.name][:tokens], np.minimum(want, n - 1))
+    assert (gpu[route.chosen.name][tokens:] == 0xFFFFFFFF).all()
+    check(bench, gpu[route.weights.name][:tokens], host[route.weights.name][:tokens], 1e-10)
 
 
 @pytest.mark.parametrize(("n", "used", "tokens"), [(1, 1, 1), (5, 2, 31), (128, 8, 33), (300, 8, 257), (4, 4, 3)])

@@ -266,8 +266,8 @@ def test_the_first_files_of_glm_4_7_flash_do_not_say_their_gating(layers: int, v
 
 
 def test_a_gating_that_is_not_supported_is_named() -> None:
-    with pytest.raises(WispError, match=r"dots1\.expert_gating_func 4"):
-        plan(changed("experts/dots1.F16", {"expert_gating_func": 4}))
+    with pytest.raises(WispError, match=r"dots1\.expert_gating_func 5"):
+        plan(changed("experts/dots1.F16", {"expert_gating_func": 5}))
 
 
 @pytest.mark.parametrize("causal", [None, True])

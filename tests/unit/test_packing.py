@@ -16,12 +16,13 @@ from tests.support.cpu_models import GOLDEN, load
 from tests.support.tolerances import assert_same_direction
 
 # rotation, position embeddings, windows of one kind or two, q8_0-like caches apart: a short convolution, ALiBi,
-# experts; an index that chooses positions of a sequence's own
+# experts; an index that chooses positions of a sequence's own; compressed keys
 MODELS = [
     *sorted(GOLDEN.glob("embedding/*.gguf")),
     *(GOLDEN / f"{name}.gguf" for name in ("llama/llama.F16", "gpt2/gpt2.F16", "gemma/gemma3.F16", "lfm2/lfm2.F16")),
     *(GOLDEN / f"latent/{name}.F16.gguf" for name in ("deepseek32-top6", "glm-dsa-top9", "glm5-next-top8")),
     GOLDEN / "qwen35/qwen4exp-top8.F16.gguf",
+    GOLDEN / "latent/deepseek4-top3.F16.gguf",
 ]
 
 

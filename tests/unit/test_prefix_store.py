@@ -102,7 +102,7 @@ def cached(used: Engine) -> int:
     return used.last.cached_tokens
 
 
-@pytest.mark.parametrize("model", [*MODELS, "latent/glm-dsa-top9.F16"])
+@pytest.mark.parametrize("model", [*MODELS, "latent/glm-dsa-top9.F16", "latent/deepseek4-top3.F16"])
 @pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "seed"])
 async def test_the_next_visit_computes_only_the_end(model: str, sampling: Sampling) -> None:
     store = Memory()
@@ -120,10 +120,10 @@ async def test_the_next_visit_computes_only_the_end(model: str, sampling: Sampli
     assert await ask(await engine(store, model), longer, sampling) == fresh
 
 
-@pytest.mark.parametrize("model", MODELS[1:])
+@pytest.mark.parametrize("model", [*MODELS[1:], "latent/deepseek4-yarn.F16"])
 async def test_windows_need_only_their_last_pages(model: str) -> None:
     """Pages before a window are freed while the prompt is read; they are not stored, and not missed."""
-    store, prompt = Memory(), [(7 * i) % 290 + 3 for i in range(600)]
+    store, prompt = Memory(), [(7 * i) % 290 + 3 for i in range(700)]
     first = await engine(store, model, n_ctx=768)
     text = await ask(first, prompt, WARM)
     windows = [group for group in first.plan.page_groups if group.window]
@@ -133,7 +133,7 @@ async def test_windows_need_only_their_last_pages(model: str) -> None:
     assert len(bits) > 1, "some blocks lack a window's page"
     later = await engine(store, model, n_ctx=768)
     assert await ask(later, prompt, WARM) == text
-    assert cached(later) == 592
+    assert cached(later) == 696
     shorter = await engine(store, model, n_ctx=768)
     assert await ask(shorter, [*prompt[:200], 9], WARM) == await ask(
         await engine(Memory(), model, n_ctx=768), [*prompt[:200], 9], WARM

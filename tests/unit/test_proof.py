@@ -38,6 +38,7 @@ MODELS = [
     *ONE_OF_EACH,
     "llama/llama-scales.NVFP4",
     "latent/glm-dsa-top9.F16",
+    "latent/deepseek4-top3.F16",
     "latent/glm5-next-top8.F16",
     "qwen35/qwen4exp-top8.F16",
     "embedding/lfm2-embedding.F16",

@@ -94,6 +94,23 @@ def test_prefill_moves_matrices_once_and_rows_by_tokens(llama: Plan) -> None:
     assert all.flops == 64 * one.flops
 
 
+def test_compressed_keys_are_read_beside_those_of_the_window() -> None:
+    """Heads of 40 values, a window of 9. At position 130, there are 32 keys of 4 positions, or one of 128."""
+    plan = plan_of(GOLDEN / "latent" / "deepseek4.F16.gguf")
+    found = [
+        (op, moved)
+        for op, moved in zip(plan.lists[DECODE], of_list(plan, DECODE, DEVICE, 1, 130), strict=True)
+        if op.kernel == "compressed_attention"
+    ]
+    heads, size = 4, 40
+    for (op, moved), keys in zip(found, (9, 9 + 32, 9 + 1, 9 + 32), strict=True):
+        assert moved.flops == 4 * heads * size * keys
+        places = {0: 0, 4: 10, 128: 1}[int(op.params["RATIO"])]  # f16 values of a position in the cache
+        others = [b for name, b in op.bindings.items() if name in ("q", "sinks", "rope_freqs")]
+        rest = sum(b.plane_bytes("w_qs") if isinstance(b, Weight) else b.nbytes for b in others)
+        assert moved.read == 16 + 2 * (9 * size + 131 * places) + rest
+
+
 def test_window_and_cache_in_bytes() -> None:
     """Rows beyond the window are not read; a q8_0 row is nine eighths of its numbers."""
     header = header_of(GOLDEN / "gemma" / "gemma3.F16.gguf")

@@ -62,6 +62,10 @@ class GgufFile:
         self.tensors[name] = np.asarray(values, np.float32)
         self.float32.add(name)
 
+    def integers(self, name: str, values: ArrayLike) -> None:
+        self.tensors[name] = np.asarray(values, np.int32)
+        self.float32.add(name)
+
     def write(self, path: Path, kind: str, layout: Layout, library: Library | None) -> None:
         """Write the tensors as `kind`; what gguf-py cannot quantize is quantized by ggml, from `library`."""
         quantizer = Quantizer(kind, self.float32, self.kinds, self.seed, library)

@@ -6,6 +6,7 @@ A setting that an architecture does not read is not written.
 
 from typing import Any
 
+from tests.golden.make.presets_compressed import COMPRESSED
 from tests.golden.make.presets_dense import DENSE
 from tests.golden.make.presets_dense import ENCODERS as MORE_ENCODERS
 from tests.golden.make.presets_diffusion import DIFFUSION
@@ -256,7 +257,7 @@ PRESETS: dict[str, Settings] = {
 }
 
 
-PRESETS |= MORE_ENCODERS | DENSE | EXPERTS | LATENT | RWKV | DIFFUSION
+PRESETS |= MORE_ENCODERS | DENSE | EXPERTS | LATENT | COMPRESSED | RWKV | DIFFUSION
 
 # Traits of architectures.
 LAYERNORM_BIAS = {"starcoder2", "gpt2", "stablelm", "phi2", "gptneox", "falcon", "bert", "nomic-bert"}
@@ -326,6 +327,7 @@ QKV_BIAS |= {"dream"}
 QK_NORM |= {"llada-moe", "rnd1", "qwen4exp"}
 EXPERT_WIDTH_KEY |= {"llada-moe", "rnd1"}
 EXPERT_WIDTH_KEY |= {preset["arch"] for preset in (*EXPERTS.values(), *LATENT.values())} - {"dbrx", "phimoe"}
+EXPERT_WIDTH_KEY |= {"deepseek4"}
 
 
 def settings(preset: str, **overrides: Any) -> Settings:

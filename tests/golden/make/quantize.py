@@ -62,7 +62,9 @@ class Quantizer:
         for name in self.order(tensors):
             tensor = tensors[name]
             kind = "F32" if name in self.float32 else self.type_of(name, tensor.shape, "output.weight" not in tensors)
-            if kind == "F32":
+            if tensor.dtype == np.int32:
+                kind = "I32"
+            if kind in ("F32", "I32"):
                 data = tensor
             elif kind == "F16":
                 data = tensor.astype(np.float16)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.golden.make import (
+    random_compressed,
     random_gemma3n,
     random_gemma4,
     random_latent,
@@ -75,6 +76,10 @@ def fill(file: GgufFile, c: Settings) -> None:
     elif c["arch"] in random_rwkv.ARCHITECTURES:
         random_rwkv.add_metadata(file, c)
         random_rwkv.add_tensors(file, c)
+    elif c["arch"] == "deepseek4":
+        add_metadata(file, c)
+        random_compressed.add_metadata(file, c)
+        random_compressed.add_tensors(file, c)
     else:
         add_metadata(file, c)
         add_tensors(file, c)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tests.golden.make import (
     reference_checkpoints,
+    reference_compressed,
     reference_gemma3n,
     reference_qwen4,
     reference_rwkv,
@@ -97,6 +98,8 @@ class Reference(ReferenceModel):
             return self.norm(reference_t5.hidden(self, x), "enc.output_norm")
         if self.architecture == "kimi-k3":
             return self.norm(reference_checkpoints.hidden(self, x), "output_norm")
+        if self.architecture == "deepseek4":
+            return self.norm(reference_compressed.hidden(self, tokens, x), "output_norm")
         if self.architecture == "glm5-next":
             return self.norm(reference_streams.mixed(self, x), "output_norm")
         if self.architecture == "hy_v4":

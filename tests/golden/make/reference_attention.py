@@ -26,7 +26,7 @@ ADJACENT_PAIRS |= {
     "bailingmoe3",
 }
 ADJACENT_PAIRS |= {"cohere2moe", "nanbeige", "muse-glimmer", "granite_swa", "llama4", "deci", "arctic", "llada"}
-ADJACENT_PAIRS |= {"graniteswitch", "dots3note", "chameleon", "hy_v4"}
+ADJACENT_PAIRS |= {"deepseek4", "graniteswitch", "dots3note", "chameleon", "hy_v4"}
 ROTATED_FIRST = {"hunyuan-dense", "hunyuan_vl", "hunyuan-moe", "maincoder", "talkie"}  # then normalised
 NO_ROPE = {"jamba", "nemotron_h", "nemotron_h_moe", "gpt2", "bert", "jina-bert-v2"}
 NO_ROPE |= {"starcoder", "bloom", "mpt", "jais", "refact"}
@@ -73,6 +73,11 @@ def rotation(model: ReferenceModel, positions: np.ndarray, layer: int) -> Rotati
         base = key("rope.freq_base_swa", base)
     if windowed and model.architecture in ("olmo2", "mellum", "laguna"):
         scaling, factor, magnitude = "none", 1.0, 1.0
+    if model.architecture == "deepseek4":  # YaRN's magnitude is taken back; layers without compression do not scale
+        if key("attention.compress_ratios")[layer]:
+            base, magnitude = key("attention.compress_rope_freq_base"), 1 / (1 + 0.1 * math.log(factor))
+        else:
+            scaling, factor = "none", 1.0
     i = np.arange(n // 2)
     angles = positions[:, None] * base ** (-2.0 * i / n)
     if any(sections := key("rope.dimension_sections", [])):  # text has no position of the fourth kind

@@ -26,8 +26,10 @@ NORMALIZED_EXPERTS |= {
 }  # the chosen experts' weights sum to 1
 SWIGLU_OAI = {"gpt-oss", "minimax-m3"}  # whose gates and what they scale have limits
 SIGMOID = 2  # of expert_gating_func
+SQUARE_ROOT = 4  # of softplus
 SIGMOID_ROUTERS = {"llama4", "mimo2", "step35", "glm-dsa", "hy_v3", "cohere2moe", "laguna", "k2-horizon"}  # by default
 SIGMOID_ROUTERS |= {"glm5-next"}
+LIMITED_FIRST = ("glm5-next", "deepseek4")  # whose gates have their limits before the activation, too
 
 
 def squared_relu(x: np.ndarray) -> np.ndarray:
@@ -41,12 +43,23 @@ def activation(model: ReferenceModel) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def feed_forward(
-    model: ReferenceModel, x: np.ndarray, layer: int, start: np.ndarray | None = None, *, routed: bool = True
+    model: ReferenceModel,
+    x: np.ndarray,
+    layer: int,
+    start: np.ndarray | None = None,
+    *,
+    routed: bool = True,
+    ids: np.ndarray | None = None,
 ) -> np.ndarray:
-    """`start`: the layer's input, which SmallThinker's router reads. Not `routed`: the network beside the experts."""
+    """`start`: the layer's input, which SmallThinker's router reads. Not `routed`: the network beside the experts.
+
+    `ids`: the tokens, which choose the experts of DeepSeek V4's first layers.
+    """
     prefix, act = f"blk.{layer}.", activation(model)
     if routed and model.experts and prefix + "ffn_gate_inp.weight" in model.tensors:
-        return mixture(model, x, prefix, x if start is None or model.architecture != "smallthinker" else start)
+        table = model.tensors.get(prefix + "ffn_gate_tid2eid.weight")
+        given = None if table is None else table[ids].astype(int)
+        return mixture(model, x, prefix, x if start is None or model.architecture != "smallthinker" else start, given)
     up = model.linear(x, prefix + "ffn_up")
     if model.architecture in FUSED_GATE_UP:
         gate, up = np.split(up, 2, axis=1)
@@ -85,15 +98,15 @@ def limited(model: ReferenceModel, gate: np.ndarray, up: np.ndarray, prefix: str
 
 
 def shared_gate(model: ReferenceModel, x: np.ndarray, prefix: str, kind: str) -> np.ndarray:
-    """The gate of a shared expert or a dense network, which GLM 5.3 limits before the activation, too."""
+    """The gate of a shared expert or a dense network, which some limit before the activation, too."""
     gate = model.linear(x, f"{prefix}ffn_gate{kind}")
-    limit = limit_of(model, prefix, "shexp") if model.architecture == "glm5-next" else 0.0
+    limit = limit_of(model, prefix, "shexp") if model.architecture in LIMITED_FIRST else 0.0
     return np.minimum(gate, limit) if limit else gate
 
 
 def limit_of(model: ReferenceModel, prefix: str, kind: str) -> float:
     """The limit of a layer's gates and of what they scale; 0: none."""
-    others = model.key("swiglu_clamp_exp", 0.0) if model.architecture == "glm5-next" else 0.0
+    others = model.key("swiglu_clamp_exp", 0.0) if model.architecture in LIMITED_FIRST else 0.0
     limits = model.key(f"swiglu_clamp_{kind}", others)
     return float(limits[int(prefix.split(".")[1])] if isinstance(limits, list) else limits)
 
@@ -105,12 +118,19 @@ def xielu(model: ReferenceModel, x: np.ndarray, layer: int) -> np.ndarray:
     return np.asarray(beta * x + np.where(x > 0, x * x * np.log1p(np.exp(alpha_p)), negative))
 
 
-def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarray) -> np.ndarray:
-    """The chosen experts' weighted sum, plus the shared expert if there is one. `routed`: what the router reads."""
+def mixture(
+    model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarray, given: np.ndarray | None = None
+) -> np.ndarray:
+    """The chosen experts' weighted sum, plus the shared expert if there is one. `routed`: what the router reads.
+
+    `given`: the experts that are chosen without the router.
+    """
     gpt_oss = model.architecture == "gpt-oss"
     logits = model.linear(routed, prefix + "ffn_gate_inp")
     sigmoid = model.key("expert_gating_func", SIGMOID if model.architecture in SIGMOID_ROUTERS else None) == SIGMOID
     probabilities = logits if gpt_oss else 1 / (1 + np.exp(-logits)) if sigmoid else softmax(logits)
+    if model.key("expert_gating_func") == SQUARE_ROOT:
+        probabilities = np.sqrt(np.logaddexp(0, logits))
     bias = model.tensors.get(prefix + "exp_probs_b.bias", model.tensors.get(prefix + "exp_probs_b"))
     if bias is not None:
         logits = probabilities + bias  # what experts are chosen by
@@ -120,8 +140,8 @@ def mixture(model: ReferenceModel, x: np.ndarray, prefix: str, routed: np.ndarra
     used = model.experts_used
     if isinstance(used, list):  # of each layer
         used = used[int(prefix.split(".")[1])]
-    chosen = order[:, :used]
-    if used < model.experts:
+    chosen = order[:, :used] if given is None else given
+    if used < model.experts and given is None:
         edge = np.take_along_axis(logits, order[:, used - 1 : used + 1], 1)
         model.route_margin = min(model.route_margin, float((edge[:, 0] - edge[:, 1]).min()))
     weights = np.take_along_axis(probabilities, chosen, 1)
@@ -212,7 +232,7 @@ def expert_output(model: ReferenceModel, x: np.ndarray, prefix: str, expert: int
         return project("down", swiglu_oai(gate, up))
     if model.architecture == "kimi-k3":
         return project("down", situ(model, gate, up))
-    if model.architecture in ("maple", "hy_v4", "glm5-next") and (limit := limit_of(model, prefix, "exp")):
+    if model.architecture in ("maple", "hy_v4", *LIMITED_FIRST) and (limit := limit_of(model, prefix, "exp")):
         gate = np.minimum(gate, limit)
     return project("down", limited(model, expert_activation(model)(gate), up, prefix, "exp"))
 

@@ -60,6 +60,7 @@ KNOWN |= {
     "kimi-k3",
     "qwen4exp",
     "glm5-next",
+    "deepseek4",
 }
 BANNED = -1e30  # the logit of a token that is never sampled: Wisp's, in place of llama.cpp's, float32's lowest
 PLAIN_NORMS = {"olmo", "talkie", "hrm_text"}  # whose norms of layers have no weights

@@ -219,7 +219,30 @@ def _lists(made: Settings, used: Settings, random: Random) -> Settings:
     return out
 
 
-INDEXED = ("deepseek32", "dots3note", "glm-dsa", "glm5-next", "hy_v4")  # architectures whose index is computed
+def _compressed(made: Settings, used: Settings, random: Random) -> Settings:
+    """DeepSeek V4's heads, of one key, and the ratios of its layers."""
+    if used["arch"] != "deepseek4":
+        return {}
+    groups, heads = int(random.choice([1, 2, 3, 4])), int(random.choice([1, 2, 3]))
+    size = int(random.choice([8, 12, 20, 36, 64, 100, 128]))
+    out: Settings = {"n_kv": 1, "n_head": groups * heads, "head_dim": size, "gating": 4}
+    out["rope_dim"] = 4 * int(random.integers(1, min(size, 64) // 4 + 1))
+    out["out"] = (groups, int(random.choice([4, 12, 36])))
+    out["ratios"] = [int(random.choice([0, 4, 4, 128])) for _ in range(made["n_layer"])]
+    out["hash_layers"] = int(random.integers(0, made["n_layer"] + 1))
+    out["small_terms"] = bool(random.random() < SHAPED)
+    out["compress_base"] = float(random.choice([100.0, 160000.0]))
+    return out
+
+
+INDEXED = (
+    "deepseek32",
+    "deepseek4",
+    "dots3note",
+    "glm-dsa",
+    "glm5-next",
+    "hy_v4",
+)  # architectures whose index is computed
 
 
 def drawn_index(made: Settings, used: Settings, random: Random) -> Settings:
@@ -234,4 +257,4 @@ def drawn_index(made: Settings, used: Settings, random: Random) -> Settings:
 
 
 Fit = Callable[[Settings, Settings, Random], Settings]
-FITS: tuple[Fit, ...] = (_heads, _rotation, _widths, _experts, _recurrent, _streams, _lists, drawn_index)
+FITS: tuple[Fit, ...] = (_heads, _rotation, _widths, _experts, _recurrent, _streams, _lists, _compressed, drawn_index)

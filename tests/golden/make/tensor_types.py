@@ -24,6 +24,8 @@ def add_types() -> None:
 
 def dequantize(data: np.ndarray, type: GGMLQuantizationType) -> np.ndarray:
     """The values (..., cols) of rows of blocks (..., bytes of a row)."""
+    if type.name == "I32":
+        return data
     if type.name not in ("Q1_0", "Q2_0"):
         return np.asarray(gguf.quants.dequantize(data, type))
     block, size = gguf.GGML_QUANT_SIZES[type]

@@ -1,0 +1,216 @@
+"""Ops of attention to compressed keys (DeepSeek V4, DeepSeek-AI 2026). Shapes as in ops.py.
+
+All query heads share one head of keys, which are also the values. A token attends to the keys of a window, and to
+compressed keys: each is a mean over `ratio` positions that the token sees. Their sum is rotated back.
+
+The caches of one layer are
+    k                   a key for each position of the window
+    compressed.inputs   what positions give compressed keys, f32: values, then scores. In the window's pages
+    compressed.keys     compressed keys, in the pages of the whole context (wgsl/lib/blocks.wgsl)
+An index that chooses some of the compressed keys compresses keys of its own in the same way (compressed.index).
+A compressed key is written when the last of its positions is. Thus a sequence can go back to any position whose window
+is there, and what it computes from there on replaces what it left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd
+
+from py_engine.plan.cache import Cache, Compressed, make_row_cache, page_group
+from py_engine.plan.index import IndexShape, Scored, choose_scored
+from py_engine.plan.latent import Columns
+from py_engine.plan.op_list import OpList
+from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
+from py_engine.plan.rope import Rope
+
+APPENDING_THREADS = 256  # of a workgroup of window_append.wgsl
+COMPRESSING_THREADS = 256  # of compress.wgsl
+ATTENDING_THREADS = 64  # of compressed_attention.wgsl
+OVERLAPPING = 4  # the ratio whose keys also have the positions of the key before
+
+
+@dataclass(frozen=True)
+class CompressedShape:
+    """Dimensions of one layer's attention. The last `rope` dimensions of a head rotate."""
+
+    heads: int
+    size: int  # of a query head and of a key
+    rope: int
+    window: int  # a token attends to itself and the window - 1 tokens before it
+    ratio: int  # positions that a key compresses; 0: there are no such keys
+    span: int  # last positions that any layer reads of what is in the window's pages
+    index: IndexShape | None = None  # of the index that chooses compressed keys, each of `pool` positions
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a key also has the positions of the key before."""
+        return self.ratio == OVERLAPPING
+
+    @property
+    def cols(self) -> int:
+        """Values, and as many scores, that a position gives compressed keys."""
+        return self.size * (1 + self.overlaps) if self.ratio else 0
+
+    @property
+    def of_index(self) -> CompressedShape:
+        """The heads of the layer's index, and their size."""
+        assert self.index
+        return replace(self, heads=self.index.heads, size=self.index.size)
+
+    @property
+    def reach(self) -> int:
+        """Last positions that the layer reads of what is in the window's pages."""
+        return max(self.window, self.ratio * (1 + self.overlaps))
+
+
+def make_compressed_cache(plan: Plan, layer: int, shape: CompressedShape, kind: str) -> Cache:
+    """Create a layer's caches. Those of keys are f32 or f16."""
+    near = page_group(plan, shape.span)
+    cache = make_row_cache(plan, f"window.{layer}", shape.size, kind, near)
+    if not shape.ratio:
+        return cache
+    found = _blocks_cache(plan, f"{layer}", shape, kind)
+    if shape.index and shape.index.chooses(plan):
+        found = replace(found, index=_blocks_cache(plan, f"index.{layer}", shape.of_index, "f32"))
+    return replace(cache, compressed=found)
+
+
+def _blocks_cache(plan: Plan, name: str, shape: CompressedShape, kind: str) -> Compressed:
+    step = gcd(shape.ratio, plan.page)
+    keys = make_row_cache(plan, f"compressed.{name}", -(-shape.size // step), kind, page_group(plan, 0))
+    inputs = make_row_cache(plan, f"compressor.{name}", 2 * shape.cols, "f32", page_group(plan, shape.span))
+    return Compressed(keys.k, inputs.k, keys.paging["TABLE"], step)
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What a batch appends to the caches, and the queries that are rotated with it. An index has no key."""
+
+    q: Buffer  # (n, heads * size), normalised and rotated in place
+    x: Buffer  # (n, ...): from column `first` on a key, then what it gives compressed keys
+    first: int
+    norm: Weight | None  # of the key
+    rope: Rope
+
+
+def append(ops: OpList, given: Appended, cache: Cache, shape: CompressedShape, eps: float) -> None:
+    """Normalise and rotate queries and keys; append keys to the window, and what compresses them."""
+    found = cache.compressed
+    ops.add(
+        "window_append",
+        {"HEADS": shape.heads, "SIZE": shape.size, "ROPE": shape.rope, "INPUTS": 2 * shape.cols}
+        | {"WG": APPENDING_THREADS, "KEYED": 1}
+        | cache.layout
+        | ops.state_params,
+        {"x_stride": given.x.shape[1], "x_first": given.first, "y_stride": given.q.shape[1]}
+        | {"rope_scale": given.rope.scale, "eps": eps},
+        {"state": ops.state, "x": given.x, "norm": given.norm, "rope_freqs": given.rope.freqs}
+        | {"y": given.q, "k_cache": cache.k}
+        | ({"inputs": found.inputs} if found else {}),
+        shape.heads + 1 + (found is not None),
+        PerToken(),
+    )
+
+
+def append_to_index(ops: OpList, given: Appended, cache: Cache, shape: CompressedShape) -> None:
+    """Rotate the index's queries; append what compresses its keys. `shape`: its heads and their size."""
+    assert cache.compressed
+    assert cache.compressed.index
+    ops.add(
+        "window_append",
+        {"HEADS": shape.heads, "SIZE": shape.size, "ROPE": shape.rope, "INPUTS": 2 * shape.cols}
+        | {"WG": APPENDING_THREADS, "KEYED": 0, "KV": "f32"}
+        | cache.paging
+        | ops.state_params,
+        {"x_stride": given.x.shape[1], "x_first": given.first, "y_stride": given.q.shape[1]}
+        | {"rope_scale": given.rope.scale, "eps": 0.0},
+        {"state": ops.state, "x": given.x, "rope_freqs": given.rope.freqs, "y": given.q}
+        | {"inputs": cache.compressed.index.inputs},
+        shape.heads + 1,
+        PerToken(),
+    )
+
+
+@dataclass(frozen=True)
+class Compressor:
+    """What compresses keys: `terms` (ratio, cols) of the scores of each position, and the norm of a compressed key."""
+
+    terms: Weight
+    norm: Weight
+    rope: Rope
+
+
+def compress(ops: OpList, given: Compressor, cache: Cache, shape: CompressedShape, eps: float) -> None:
+    """Append the compressed keys whose last position is the batch's."""
+    assert cache.compressed
+    _compress(ops, given, cache.compressed, shape, eps, cache.layout)
+
+
+def choose(
+    ops: OpList, given: Compressor, q: Buffer, weights: Columns, cache: Cache, shape: CompressedShape, eps: float
+) -> Buffer:
+    """The mask of the positions whose compressed keys each token attends to. `shape`: the index's heads and size.
+
+    `q` (n, heads * size): its queries, rotated. Its keys are appended first.
+    """
+    assert cache.compressed
+    found = cache.compressed.index
+    assert found
+    assert shape.index
+    _compress(ops, given, found, shape, eps, {"KV": "f32", **cache.paging})
+    places = cache.paging | _blocks(found) | {"BLOCKS": 1}
+    return choose_scored(ops, Scored(q, weights, found.keys, places), shape.index)
+
+
+def _compress(
+    ops: OpList, given: Compressor, found: Compressed, shape: CompressedShape, eps: float,
+    layout: dict[str, int | float | str],
+) -> None:  # fmt: skip
+    ops.add(
+        "compress",
+        {"SIZE": shape.size, "ROPE": shape.rope, "RATIO": shape.ratio, "OVERLAPS": int(shape.overlaps)}
+        | {"QUANT": given.terms.layout.fragment, "WG": COMPRESSING_THREADS}
+        | _blocks(found)
+        | layout
+        | ops.state_params,
+        {"rope_scale": given.rope.scale, "eps": eps},
+        {"state": ops.state, "w": given.terms, "norm": given.norm, "rope_freqs": given.rope.freqs}
+        | {"inputs": found.inputs, "c_cache": found.keys},
+        PerToken(),
+    )
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What attention reads beside queries and keys. `mask`: of the positions whose compressed keys count; None: all."""
+
+    sinks: Weight  # (heads): a score more, which has no value
+    rope: Rope
+    mask: Buffer | None = None
+
+
+def attend(ops: OpList, q: Buffer, cache: Cache, shape: CompressedShape, given: Attended, scale: float) -> Buffer:
+    """The weighted sums of keys, rotated back: (n, heads * size)."""
+    mask = given.mask
+    y, found = ops.rows("attn", shape.heads * shape.size), cache.compressed
+    ops.add(
+        "compressed_attention",
+        {"SIZE": shape.size, "ROPE": shape.rope, "WINDOW": shape.window, "RATIO": shape.ratio}
+        | {"WG": ATTENDING_THREADS, "INDEXED": mask.shape[1] if mask else 0}
+        | (_blocks(found) if found else {})
+        | cache.layout
+        | ops.state_params,
+        {"q_stride": q.shape[1], "y_stride": y.shape[1], "scale": scale},
+        {"state": ops.state, "q": q, "sinks": given.sinks, "rope_freqs": given.rope.freqs, "k_cache": cache.k, "y": y}
+        | ({"c_cache": found.keys} if found else {})
+        | ({"index_mask": mask} if mask else {}),
+        shape.heads,
+        PerToken(),
+    )
+    return y
+
+
+def _blocks(found: Compressed) -> dict[str, int]:
+    """The #params of wgsl/lib/blocks.wgsl."""
+    return {"BLOCKS_TABLE": found.table, "STEP": found.step, "BLOCK_WIDTH": found.keys.shape[1]}
