@@ -83,7 +83,7 @@ class Joining:
 
     async def _wait_for_admission(self, sequence: RunningSequence) -> None:
         self._unread.append(sequence)
-        while not may_be_admitted(sequence, self._unread, self._packer.most_tokens()):
+        while not may_be_admitted(sequence, self._unread, self._packer.most_tokens):
             await self._read.wait()
         sequence.admitted = True
 

@@ -17,7 +17,8 @@ from py_engine.plan.pages import pages_for
 from py_engine.runners import PackingRunner, Row, Runner
 
 ALONE_MS = 60.0  # the time of a batch of prompts: all of their answers wait for its end
-BESIDE_MS = 30.0  # the same beside streams, which get no token meanwhile
+BESIDE_MS = 45.0  # the same beside streams, which get no token meanwhile
+MOST = 8  # prompts of a batch: the device reads one batch while the host prepares the next
 
 
 class Packer:
@@ -39,9 +40,9 @@ class Packer:
     ) -> ScheduledWork | None:
         """Submit the prompt of `first` with others; each samples its answer's first token. None: there are none."""
         runner = self._runner
-        if runner is None or not _may_be_packed(first):
-            return None
         others = sorted((one for one in prompts if one is not first and _may_be_packed(one)), key=_age)
+        if runner is None or not others or not _may_be_packed(first):
+            return None
         unit = _fitting([first, *others], runner, self.most_tokens(alone=alone))
         if len(unit) < 2 or not runner.prepared_packed([one.cache.number for one in unit]):
             return None
@@ -73,7 +74,7 @@ def _fitting(prompts: Sequence[RunningSequence], runner: PackingRunner, most: in
     unit, used = list[RunningSequence](), 0
     for one in prompts:
         size = runner.plan.page * pages_for(len(one.answer.ids), runner.plan.page)
-        if used + size <= most and len(unit) < runner.plan.max_small_batch - 1:
+        if used + size <= most and len(unit) < min(MOST, runner.plan.max_small_batch - 1):
             unit.append(one)
             used += size
     return unit
