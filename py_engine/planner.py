@@ -4,7 +4,8 @@ Prompts
     PREFILL             up to `batch` tokens through the layers
     MEDIA               PREFILL where tokens belong to pictures or sounds (plan/media.py)
     PACKED              tokens of several sequences through the layers; each sees only its own sequence
-    LAST_LOGITS         after it: logits of the batch's last token
+    PACKED_LAST         after PACKED: its sequences' last tokens become the small batch that SMALL_BATCH_LOGITS reads
+    LAST_LOGITS         after PREFILL: logits of the batch's last token
     ALL_LOGITS          after it: logits of every token, ALL_LOGITS_BATCH at most (Engine.evaluate)
     EMBED               after PREFILL or PACKED: the embedding of every token
     TOKEN_ROWS          after PREFILL: what its first layer reads of every token, where MEDIA may replace it
@@ -86,6 +87,7 @@ from py_engine.plan.lists import (
     MTP_NEXT,
     NORMALIZE,
     PACKED,
+    PACKED_LAST,
     PREFILL,
     SMALL_BATCH,
     SMALL_BATCH_LAST_LOGITS,
@@ -95,9 +97,10 @@ from py_engine.plan.lists import (
     plain,
 )
 from py_engine.plan.ops import Ops
-from py_engine.plan.packing import packed
+from py_engine.plan.packing import packed, packs_prompts
 from py_engine.plan.pages import PAGE, shift_index
 from py_engine.plan.plan import Buffer, DraftsFor, Plan
+from py_engine.plan.pooling import last_rows
 from py_engine.plan.rope import TEXT_AXES, Rope, RopeSpec, media_table, table
 from py_engine.plan.shared import SHORT_BATCH
 from py_engine.plan.states import make_states
@@ -233,7 +236,7 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
         return Ops(plan, name, batch, parts.device, state_per_token, adapters)
 
     cfg, prefill = parts.cfg, ops_of(PREFILL, plan.batch)
-    x = parts.layers(prefill)
+    x = prompt_end = parts.layers(prefill)
     if not plan.encodes_prompts:  # else the decoder alone reads what the encoder computes
         plan.lists[prefill.list_of(PACKED)] = packed(plan, prefill.ops)
         plan.embedding = embedding.add_lists(cfg, parts.header, parts.weights, prefill, x)
@@ -278,6 +281,9 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
         parts.output(ops_of(SMALL_BATCH_LAST_LOGITS, 1), x)
         plan.lazy |= {SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS}
     batch_logits = parts.output(ops_of(SMALL_BATCH_LOGITS, plan.max_small_batch, True), x)
+    if not adapters.count and parts.mtp is None and packs_prompts(plan, prompt_end, x):
+        last_rows(ops_of(PACKED_LAST, plan.batch), prompt_end, x)
+        plan.lazy.add(PACKED_LAST)
     if parts.mtp is not None and not adapters.count:  # drafts may be a little worse without
         hidden = parts.mtp.predict(ops_of(MTP, 1), logits)
         parts.mtp.predict(ops_of(MTP_NEXT, 1), logits, hidden)

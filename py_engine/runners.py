@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from py_engine.errors import SERVER_ERROR, WispError
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
@@ -342,6 +342,24 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """Free all memory."""
+
+
+@runtime_checkable
+class PackingRunner(Runner, Protocol):
+    """A runner that can read prompts of several requests as one batch (plan/packing.py)."""
+
+    @property
+    def packs_prompts(self) -> bool:
+        """Whether its plan has the lists for that."""
+
+    def prepared_packed(self, sequences: Sequence[int]) -> bool:
+        """Whether prompts of these sequences can be fed together now. If kernels are not compiled, begins that."""
+
+    def feed_prompts(self, batch: PackedBatch, rows: Sequence[Row]) -> None:
+        """Feed packed prompts, and sample the token after each. `rows`: the newest token of each.
+
+        The block table of the first row's sequence lists the pages of all, in their order.
+        """
 
 
 async def warm_up(runner: Runner) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from py_engine.generate.checking import first_mask
+from py_engine.generate.packed_prompts import Packer
 from py_engine.generate.prompt_order import may_be_admitted
 from py_engine.generate.running_sequence import RunningSequence
 from py_engine.runners import Runner
@@ -21,8 +22,8 @@ Reuse = Callable[[], bool]  # has a sequence hold what the caches know of its pr
 class Joining:
     """Puts new requests among a scheduler's `sequences`."""
 
-    def __init__(self, runner: Runner, sequences: list[RunningSequence]) -> None:
-        self._runner, self._sequences = runner, sequences
+    def __init__(self, runner: Runner, sequences: list[RunningSequence], packer: Packer) -> None:
+        self._runner, self._sequences, self._packer = runner, sequences, packer
         self._unread: list[RunningSequence] = []  # whose prompts were not submitted, as they came
         self._read = asyncio.Event()  # a part of a prompt was submitted, or a request admitted; replaced each time
         self._n_joining = 0  # requests that wait for others' prompts, or will join at once
@@ -82,7 +83,7 @@ class Joining:
 
     async def _wait_for_admission(self, sequence: RunningSequence) -> None:
         self._unread.append(sequence)
-        while not may_be_admitted(sequence, self._unread):
+        while not may_be_admitted(sequence, self._unread, self._packer.most_tokens):
             await self._read.wait()
         sequence.admitted = True
 

@@ -24,6 +24,7 @@ from py_engine.generate.draft_model import Drafter
 from py_engine.generate.drafted_steps import UNKNOWN_MS, record_result, submit_drafts
 from py_engine.generate.joining import Joining, Reuse
 from py_engine.generate.masked_steps import MASKED_MS, decode_masked
+from py_engine.generate.packed_prompts import Packer
 from py_engine.generate.prompt_order import count_passed, next_prompt
 from py_engine.generate.prompt_slices import PROMPTS_MS, SLICE_MS, part_ms, submit_slice
 from py_engine.generate.running_sequence import RunningSequence, ScheduledWork
@@ -59,7 +60,8 @@ class Scheduler:
         self._totals, self._drafter = totals, drafter
         self._sequences: list[RunningSequence] = []
         self._in_flight: deque[ScheduledWork] = deque()
-        self._joining = Joining(runner, self._sequences)
+        self._packer = Packer(runner)
+        self._joining = Joining(runner, self._sequences, self._packer)
         self._prompt_ms = 0.0  # of slices of prompts that were submitted since the last steps of streams
         self._submits = 0  # submits so far
         self._first_submit = 0  # of the time slice
@@ -326,20 +328,22 @@ class Scheduler:
         runner, streams = self.runner, [len(unit) for unit in units if not unit[0].prompting]
         step_ms = [self._steps_beside_prompt(rows) * (runner.step_ms(rows) or UNKNOWN_MS) for rows in streams]
         alone = not streams and not self._time_slices.wanted
-        submit = submit_slice(sequence, runner, alone=alone, steps_ms=sum(step_ms))
+        prompts = [unit[0] for unit in units if unit[0].prompting]
+        submit = self._packer.submit(sequence, prompts, alone=alone)
+        submit = submit or submit_slice(sequence, runner, alone=alone, steps_ms=sum(step_ms))
         if submit is None:
             return None
         count_passed(sequence, submit.ms, self._sequences)
         if sequence.open_part is not None:
             self._time_slices.open_part()
         else:
-            self._totals.count(1, 1)
+            self._totals.count(1, len(submit.unit))
             self._time_slices.close_part()
             self._joining.prompts_progressed()
-        if submit.samples:
-            self._joining.end_prompt(sequence)
-            if self._speculation and sequence.constrained is None:
-                sequence.ids = list(sequence.answer.ids)
+        for one in submit.unit if submit.samples else ():
+            self._joining.end_prompt(one)
+            if self._speculation and one.constrained is None:
+                one.ids = list(one.answer.ids)
         return submit
 
     # -- drafts

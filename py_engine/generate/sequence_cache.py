@@ -199,6 +199,12 @@ class SequenceCache:
         self._release_slot()
         self.tokens, self.preempted = [], False
 
+    def list_pages(self, number: int, at: int, count: int) -> None:
+        """List the pages of its first `count` positions in the block table `number`, from entry `at` on."""
+        for group in range(len(self._first_held)):
+            pages = [block.pages[group] for block in self._blocks[: pages_for(count, self._cache.page)]]
+            self._device.set_pages(group, number, at, [page for page in pages if page is not None])
+
     # -- the draft model's part of the caches
 
     @property

@@ -25,7 +25,7 @@ from py_engine.plan import batch_sizes
 from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.draft import draft_step, names_of
 from py_engine.plan.encoder import EncoderInputs, EncoderPlan
-from py_engine.plan.lists import DECODE, SMALL_BATCH_END, forced_tokens
+from py_engine.plan.lists import DECODE, PACKED, PACKED_LAST, SMALL_BATCH_END, SMALL_BATCH_LOGITS, forced_tokens
 from py_engine.plan.low_rank import SCALES
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.processors import Processor
@@ -338,6 +338,30 @@ class GpuRunner(GpuContents):
     def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
         self._check()
         self.gpu.feed_packed(batch, self._for_batch(self._adapted.lists(lists, [seq]), len(batch.ids)), seq)
+
+    @property
+    def packs_prompts(self) -> bool:
+        return PACKED_LAST in self.plan.lists
+
+    def prepared_packed(self, sequences: Sequence[int]) -> bool:
+        if self._adapted.lists([PACKED], sequences) != [PACKED]:
+            return False
+        return self.prepared([PACKED, PACKED_LAST, *self._packed_end(sequences)], soon=True)
+
+    def _packed_end(self, sequences: Sequence[int]) -> list[str]:
+        """The lists that sample a token after each of several packed prompts."""
+        return [SMALL_BATCH_LOGITS, *samplers([self._samplings[seq] for seq in sequences], masked=False, batch=True)]
+
+    def feed_prompts(self, batch: PackedBatch, rows: Sequence[Row]) -> None:
+        self._check()
+        sequences = [row.seq for row in rows]
+        for seq in sequences:
+            if self._shifts.pop(seq, 0):
+                self.gpu.set_shift(seq, 0)
+        submit = GpuSubmit(0, len(batch.ids), logprobs=tuple(self._samplings[seq].logprobs for seq in sequences))
+        self._in_flight.append(submit)
+        self.gpu.feed_packed(batch, self._for_batch([PACKED, PACKED_LAST], len(batch.ids)), rows[0].seq)
+        self.gpu.decode(rows, 1, self._packed_end(sequences), with_rows=submit.scored)
 
     def pooled(self, name: str, rows: int, width: int, lists: Sequence[str] = ()) -> Awaitable[Any]:
         self._check()

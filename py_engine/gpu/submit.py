@@ -16,8 +16,8 @@ from py_engine.plan.shared import LOGPROB_ROW_BYTES
 class GpuSubmit:
     """Work on the GPU whose result has not been read."""
 
-    rows: int  # sequences; 0: a part of a prompt
-    steps: int  # decode steps; of a prompt, its tokens
+    rows: int  # sequences; 0: a part of a prompt, or several prompts
+    steps: int  # decode steps; of prompts, their tokens
     drafting: bool = False
     n_model_draft: int = 0  # tokens that the draft model drafts
     logprobs: tuple[int, ...] = (-1,)  # likeliest tokens to return, of each row; -1: no log-probabilities
@@ -49,7 +49,7 @@ class GpuSubmit:
             ends = list(accumulate(int(count) for count in result.counts.to_py()))
             return [Batch(ids[at:end]) for at, end in zip([0, *ends], ends, strict=False)]
         if not self.scored:
-            size = max(1, len(ids)) if self.rows <= 1 else self.steps
+            size = max(1, len(ids) // len(self.logprobs))
             return [Batch(ids[at : at + size]) for at in range(0, len(ids), size)] or [Batch([])]
         rows, count, out = result.rows.to_py().cast("B"), len(ids) // len(self.logprobs), []
         for i, n in enumerate(self.logprobs):

@@ -3,6 +3,7 @@
 PREFILL = "prefill"
 MEDIA = "media"  # PREFILL where tokens belong to pictures or sounds (media.py)
 PACKED = "packed"  # PREFILL for several sequences at once (packing.py)
+PACKED_LAST = "packed_last"
 LAST_LOGITS = "last_logits"
 ALL_LOGITS = "all_logits"
 DECODE = "decode"
@@ -27,7 +28,7 @@ SHORT = "short_"
 MEDIUM = "medium_"
 LONG = "long_"
 SPLIT_ATTENTION = "split_"
-OF_PROMPTS = (PREFILL, MEDIA, PACKED, LAST_LOGITS, ALL_LOGITS, EMBED, TOKEN_ROWS, NORMALIZE)
+OF_PROMPTS = (PREFILL, MEDIA, PACKED, PACKED_LAST, LAST_LOGITS, ALL_LOGITS, EMBED, TOKEN_ROWS, NORMALIZE)
 SIZES = (SPLIT_ATTENTION, SHORT, MEDIUM, LONG)  # of batches (batch_sizes.py), in the order in which a name has them
 DRAFT_BEGIN = "draft_begin"  # before the draft model's first step of a round (draft_states.wgsl)
 DRAFT_NEWEST = "draft_newest"  # after that step's layers, of several sequences

@@ -3,6 +3,9 @@
 The sequences, called segments, follow each other in the positions of one sequence and share its block table. Rotation
 counts from a segment's beginning, and its tokens see only each other. The state buffer holds the segment of each token
 of the batch (wgsl/lib/segments.wgsl).
+
+Prompts of several requests are packed, too: each begins with a page of its own, so that the shared block table can list
+the pages of all of them.
 """
 
 from __future__ import annotations
@@ -12,8 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from py_engine.plan.kernels import has_param
+from py_engine.plan.lists import PACKED, SMALL_BATCH, SMALL_BATCH_LOGITS
 from py_engine.plan.pages import SEGMENT_WORDS, record_index
-from py_engine.plan.plan import Op, Plan
+from py_engine.plan.plan import Buffer, Op, Plan
+
+OF_SEQUENCES = ("index_", "switch_")  # kernels that keep something of a sequence in no page
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,42 @@ def packed(plan: Plan, ops: Sequence[Op]) -> list[Op]:
     """The ops of a list for packed batches."""
     params = packed_params(plan)
     return [replace(op, params=op.params | params) if has_param(op.kernel, "PACKED") else op for op in ops]
+
+
+def packs_prompts(plan: Plan, end: Buffer, batch_end: Buffer) -> bool:
+    """Whether a batch may hold prompts of several requests.
+
+    Not if layers keep something of a sequence that is in no page of its own, or if the logits need more than the hidden
+    states: of prompts `end`, of small batches `batch_end`.
+    """
+    if (
+        plan.recurrent
+        or not plan.causal
+        or any(op.kernel.startswith(OF_SEQUENCES) for op in plan.lists.get(PACKED, []))
+    ):
+        return False
+    layers, logits = (
+        {bound.name for op in plan.lists[name] for bound in op.bindings.values() if isinstance(bound, Buffer)}
+        for name in (SMALL_BATCH, SMALL_BATCH_LOGITS)
+    )
+    activations = {name for name in layers & logits if plan.buffers[name].pool == "activations"}
+    alike = (end.shape[1], end.dtype) == (batch_end.shape[1], batch_end.dtype)
+    return alike and activations <= {batch_end.name}
+
+
+def packed_prompts(prompts: Sequence[list[int]], page: int) -> PackedBatch:
+    """Whole prompts as one batch, each from a new page on. Row i of the results is prompt i's.
+
+    Tokens between two prompts fill a page: they are a segment of their own, whose row follows those of the prompts.
+    """
+    ids, segments = array("I"), array("I")
+    for row, prompt in enumerate(prompts):
+        for part, to in ((prompt, row), ([0] * (-len(prompt) % page), len(prompts))):
+            begin = len(ids)
+            ids.extend(part)
+            segments.extend(array("I", (begin, len(ids), to)) * len(part))
+    end = len(ids) - -len(prompts[-1]) % page
+    return PackedBatch(0, ids[:end], segments[: SEGMENT_WORDS * end], last=True, long=False)
 
 
 def packed_batches(sequences: Sequence[list[int]], span: int, size: int) -> Iterator[PackedBatch]:

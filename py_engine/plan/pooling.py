@@ -16,7 +16,15 @@ def pool(ops: Ops, x: Buffer, kind: str, name: str) -> None:
 
     A segment may come in several batches: the buffer accumulates.
     """
-    y = ops.buffer(name, (ops.batch, x.shape[1]), pool="state")
+    _add_pool(ops, x, kind, ops.buffer(name, (ops.batch, x.shape[1]), pool="state"))
+
+
+def last_rows(ops: Ops, x: Buffer, y: Buffer) -> None:
+    """Copy the row of each segment's last token from x to the segment's row of y, which has rows of the same width."""
+    _add_pool(ops, x, "last", y)
+
+
+def _add_pool(ops: Ops, x: Buffer, kind: str, y: Buffer) -> None:
     params = {"VECS": x.shape[1] // 4, "KIND": kind} | packed_params(ops.plan)
     buffers = {"state": ops.state, "x": x, "y": y}
     ops.add("pool", params, {}, buffers, -(-x.shape[1] // (4 * THREADS)), PerToken())
@@ -28,8 +36,7 @@ def spread_means(ops: Ops, x: Buffer) -> Buffer:
     For encoders, whose segments come in one batch each.
     """
     y = ops.rows("segment_means", x.shape[1])
-    params = {"VECS": x.shape[1] // 4, "KIND": "spread"} | packed_params(ops.plan)
-    ops.add("pool", params, {}, {"state": ops.state, "x": x, "y": y}, -(-x.shape[1] // (4 * THREADS)), PerToken())
+    _add_pool(ops, x, "spread", y)
     return y
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from py_engine.cpu import executor as cpu
-from py_engine.plan.lists import EMBED, NORMALIZE, PACKED, pool
-from py_engine.plan.packing import packed_batches
+from py_engine.plan.lists import DECODE, EMBED, NORMALIZE, PACKED, PACKED_LAST, PREFILL_END, SMALL_BATCH_LOGITS, pool
+from py_engine.plan.packing import packed_batches, packed_prompts
 from py_engine.plan.pages import SEGMENT_WORDS
 from py_engine.plan.pooling import NAMES
 from tests.support.cpu_models import GOLDEN, load
@@ -24,6 +24,19 @@ MODELS = [
     GOLDEN / "qwen35/qwen4exp-top8.F16.gguf",
     GOLDEN / "latent/deepseek4-top3.F16.gguf",
 ]
+PROMPTED = (
+    *("llama/llama", "llama/mixtral", "gemma/gemma2", "gemma/gemma3", "gemma/gemma3n", "gpt2/gpt2", "gpt_oss/gpt-oss"),
+    *(
+        "phi3/phi3",
+        "lfm2/lfm2",
+        "olmo2/olmo2",
+        "latent/deepseek2",
+        "latent/minicpm3",
+        "qwen/qwen3moe",
+        "experts/llama4",
+    ),
+)
+UNPACKED = ("qwen35/qwen35", "granite/graniteswitch", "diffusion/llada", "latent/deepseek32-top6", "mamba/mamba")
 
 
 @given(
@@ -78,3 +91,64 @@ def test_packed_sequences_do_not_see_each_other(path: Path) -> None:
         np.testing.assert_allclose(packed, alone, atol=1e-4)
         if kind == "last" and model.plan.generates:
             assert np.abs(packed[1] - packed[2]).max() > 0.01, "another sequence has another embedding"
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=40), min_size=1, max_size=12),
+    st.sampled_from([1, 8, 16]),
+)
+def test_every_prompt_begins_with_a_page(prompts: list[list[int]], page: int) -> None:
+    """What is between two prompts sees only itself, and has a row that no prompt has."""
+    batch = packed_prompts(prompts, page)
+    segments = np.array(batch.segments).reshape(-1, SEGMENT_WORDS)
+    assert len(batch.ids) == len(segments) <= sum(-(-len(prompt) // page) * page for prompt in prompts)
+    at = 0
+    for row, prompt in enumerate(prompts):
+        assert at % page == 0
+        end = at + len(prompt)
+        assert batch.ids[at:end].tolist() == prompt
+        assert (segments[at:end] == (at, end, row)).all()
+        at = min(-(-end // page) * page, len(batch.ids))
+        assert (segments[end:at] == (end, at, len(prompts))).all()
+    assert at == len(batch.ids)
+
+
+def logits_after(model: cpu.Cpu, ids: list[int], seq: int, token: int) -> list[np.ndarray]:
+    """The logits after a prompt, and after one more token that is decoded."""
+    found, n = list[np.ndarray](), model.plan.n_vocab
+    for position, tokens, lists in ((0, ids, PREFILL_END), (len(ids), [token], (DECODE,))):
+        model.feed(position, tokens, lists, seq)
+        found.append(model.buffers["logits"].reshape(-1)[:n].copy())
+    return found
+
+
+@pytest.mark.parametrize("name", PROMPTED)
+def test_packed_prompts_are_those_of_each_alone(name: str) -> None:
+    """Logits after each prompt, and after a token that is decoded next to the pages that the prompt has filled."""
+    path, page = GOLDEN / f"{name}.F16.gguf", 16
+    model = load(path, 128, 128, page=page)
+    random = np.random.default_rng(8)
+    prompts = [random.integers(1, model.plan.n_vocab, n).tolist() for n in (9, 16, 17, 30, 3)]
+    alone = [logits_after(model, ids, 0, 5) for ids in prompts]
+    model = load(path, 128, 128, page=page)
+    model.feed_packed(packed_prompts(prompts, page), [PACKED, PACKED_LAST])
+    begin, free = 0, 128 // page - 1  # pages
+    for seq, ids in enumerate(prompts):
+        model.states[seq] = len(ids) - 1, len(prompts), 0, seq
+        end = begin - -len(ids) // page
+        for group in range(len(model.plan.page_groups)):
+            model.set_pages(group, seq, 0, [*range(begin, end), free])
+        begin = end
+    assert begin == free
+    model.run(SMALL_BATCH_LOGITS)
+    after = model.buffers["small_batch_logits.logits"][: len(prompts), : model.plan.n_vocab].copy()
+    for seq, ids in enumerate(prompts):
+        np.testing.assert_allclose(after[seq], alone[seq][0], atol=1e-3, rtol=1e-3)
+        model.feed(len(ids), [5], [DECODE], seq)
+        logits = model.buffers["logits"].reshape(-1)[: model.plan.n_vocab]
+        np.testing.assert_allclose(logits, alone[seq][1], atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", UNPACKED)
+def test_prompts_are_not_packed_where_layers_keep_more_than_pages(name: str) -> None:
+    assert PACKED_LAST not in load(GOLDEN / f"{name}.F16.gguf", 128, 128, page=16).plan.lists

@@ -1,6 +1,6 @@
 // Codebook types: a code of four bits stands for one of 16 signed bytes. Byte j of a group has element j in its low nibble and
-// element j + 16 in its high nibble. All eight codes of a word become numbers at once: each bit of the numbers is a Boolean
-// expression of the codes' bits, which the fragment of a book has. To look one number up after the other takes twice as long.
+// element j + 16 in its high nibble. The fragment of a book makes numbers of all codes of a word at once, for instance each bit of
+// them as a Boolean expression of the codes' bits. To look one number up after the other takes twice as long.
 #include "quants/groups.wgsl"
 
 struct Numbers {

@@ -1,6 +1,43 @@
 // The book of the IQ4 types: -127, -104, -83, -65; -49, -35, -22, -10; 1, 13, 25, 38; 53, 69, 89, 113.
 #include "quants/codebook.wgsl"
+#param F16
+#param HALF_BITS
 
+#if F16 and HALF_BITS
+// Two codes at a time, in packed f16, which GPUs compute on other units than integers. A polynomial of the code less 9 is within
+// 0.38 of every number, whether fma() rounds once or twice. The sum with 1536 is a whole number, and the low byte of its
+// mantissa that number's.
+fn iq4_pair(c: vec2<f16>) -> u32 { // into bytes 0 and 2
+  var v = fma(c, vec2<f16>(0.0001461505889892578), vec2<f16>(0.002178192138671875));
+  v = fma(c, v, vec2<f16>(0.0794677734375));
+  v = fma(c, v, vec2<f16>(0.2196044921875));
+  v = fma(c, v, vec2<f16>(11.765625));
+  return bitcast<u32>(fma(c, v, vec2<f16>(1549)));
+}
+
+fn iq4_low(q: u32) -> u32 { // of the low nibbles of bytes 0 and 2. In the mantissa of 1024, a code is added to it
+  return iq4_pair(bitcast<vec2<f16>>((q & 0x000f000fu) | 0x64006400u) - vec2<f16>(1033));
+}
+
+fn iq4_high(q: u32) -> u32 { // of the high nibbles: 16 times the code is added
+  return iq4_pair(fma(bitcast<vec2<f16>>((q & 0x00f000f0u) | 0x64006400u), vec2<f16>(0.0625), vec2<f16>(-73)));
+}
+
+fn iq4_bytes(even: vec4u, odd: vec4u) -> vec4u {
+  return bits_of(0x00ff00ffu, even, odd << vec4u(8));
+}
+
+fn book_numbers(q: vec4u) -> Numbers {
+  let odd = q >> vec4u(8);
+  return Numbers(
+    iq4_bytes(
+      vec4u(iq4_low(q.x), iq4_low(q.y), iq4_low(q.z), iq4_low(q.w)),
+      vec4u(iq4_low(odd.x), iq4_low(odd.y), iq4_low(odd.z), iq4_low(odd.w))),
+    iq4_bytes(
+      vec4u(iq4_high(q.x), iq4_high(q.y), iq4_high(q.z), iq4_high(q.w)),
+      vec4u(iq4_high(odd.x), iq4_high(odd.y), iq4_high(odd.z), iq4_high(odd.w))));
+}
+#else
 fn book_numbers(q: vec4u) -> Numbers {
   let l1 = q << vec4u(1);
   let l2 = q << vec4u(2);
@@ -46,3 +83,4 @@ fn iq4_bit5(b0: vec4u, b1: vec4u, b2: vec4u, b3: vec4u) -> vec4u {
 fn iq4_bit6(b0: vec4u, b1: vec4u, b2: vec4u, b3: vec4u) -> vec4u {
   return b2 & (b0 | b1 | ~b3);
 }
+#endif
