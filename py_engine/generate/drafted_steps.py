@@ -41,6 +41,14 @@ def submit_drafts(
     return ScheduledWork(unit, steps * step_ms, steps=steps, n_model_draft=n_model_draft, waited=waited)
 
 
+def may_begin_in_flight(unit: list[RunningSequence]) -> bool:
+    """Whether drafts by a model can begin although submits are in flight, such as the end of a prompt.
+
+    The positions after drafts are known once they are read. The draft model reads all tokens but the newest two.
+    """
+    return all(len(sequence.ids) >= sequence.position - 1 for sequence in unit)
+
+
 def record_result(drafter: Drafter, submit: ScheduledWork, sequence: RunningSequence, yielded: int) -> None:
     """Record how many tokens a submit has yielded for one of its sequences, with drafts or without."""
     if sequence.cancelled or (submit.steps and sequence.left <= 0):

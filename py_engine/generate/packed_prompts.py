@@ -1,7 +1,7 @@
 """Prompts of several requests that are read as one batch: a short one alone leaves most of a GPU idle.
 
-Only whole prompts are packed of which nothing is in the caches, and only where each would be read by the same kernels
-alone: so a text does not depend on the company of its prompt.
+Whole prompts are packed, if the caches have nothing of them, and if each would be read by the same kernels alone. So a
+text does not depend on which prompts its own is read with.
 """
 
 from __future__ import annotations

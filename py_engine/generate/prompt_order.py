@@ -14,17 +14,19 @@ from py_engine.generate.running_sequence import RunningSequence
 SHARED = 16  # tokens that a prompt has in common with one that is being read: worth waiting for
 
 
-def may_be_admitted(sequence: RunningSequence, unread: Sequence[RunningSequence], together: Callable[[], int]) -> bool:
+def may_be_admitted(
+    sequence: RunningSequence, unread: Sequence[RunningSequence], batch_tokens: Callable[[], int]
+) -> bool:
     """Whether to admit a request, so that its prompt is read.
 
     `unread`: the requests whose prompts were not submitted, as they came. A request waits for older ones that are not
-    longer, unless one batch may read all of them: they have at most `together()` tokens. It also waits for what it has
+    longer, unless one batch may read all of them: they have at most `batch_tokens()`. It also waits for what it has
     in common with an admitted one, and then finds that in the caches.
     """
     if any(_reads_common(other, sequence) for other in unread if other is not sequence):
         return False
     older = unread[: unread.index(sequence)]
-    if not older or sum(len(one.answer.ids) - len(one.cache.tokens) for one in (*older, sequence)) <= together():
+    if not older or sum(len(one.answer.ids) - len(one.cache.tokens) for one in (*older, sequence)) <= batch_tokens():
         return True
     left = _tokens_left(sequence)
     return all(left < _tokens_left(other) for other in older)  # mostly, the first one decides

@@ -21,7 +21,7 @@ from py_engine.generate.checking import check, clear_stale_masks, end_mask, most
 from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.draft_choice import choose_drafts
 from py_engine.generate.draft_model import Drafter
-from py_engine.generate.drafted_steps import UNKNOWN_MS, record_result, submit_drafts
+from py_engine.generate.drafted_steps import UNKNOWN_MS, may_begin_in_flight, record_result, submit_drafts
 from py_engine.generate.joining import Joining, Reuse
 from py_engine.generate.masked_steps import MASKED_MS, decode_masked
 from py_engine.generate.packed_prompts import Packer
@@ -363,7 +363,7 @@ class Scheduler:
         drafted = unit if drafting else []
         if (drafting, drafted) == (self._drafting, self._drafted):
             return True
-        if self._in_flight and not self._can_begin_in_flight(unit, n_model_draft):
+        if self._in_flight and (not n_model_draft or self._drafting or not may_begin_in_flight(unit)):
             return False
         self._drafting, self._drafted = Drafts.NONE, []
         if n_model_draft and self._drafter is not None:
@@ -381,14 +381,6 @@ class Scheduler:
         """Whether the draft model has read what is known of all sequences; else it reads a part of about `ms`."""
         drafter = self._drafter
         return drafter is None or all(drafter.catch_up(sequence, len(unit), ms) for sequence in unit)
-
-    def _can_begin_in_flight(self, unit: list[RunningSequence], n_model_draft: int) -> bool:
-        """Whether drafts by a model can begin although submits are in flight, such as the end of a prompt.
-
-        The positions after drafts are known once they are read. The draft model reads all tokens but the newest two.
-        """
-        known = all(len(sequence.ids) >= sequence.position - 1 for sequence in unit)
-        return n_model_draft > 0 and not self._drafting and known
 
     def _submit_drafts(self, unit: list[RunningSequence], n_model_draft: int) -> ScheduledWork | None:
         """Submit steps with drafts. None: no more positions have pages, or a context might end."""

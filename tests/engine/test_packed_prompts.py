@@ -25,6 +25,6 @@ def test_texts(engine_pages: Callable[[str | None], Page], model: str, kv_type: 
     options |= {"batch": 256, "variant": {"software": False}}  # which would read 64 tokens at a time
     url = f"/repo/tests/golden/{model}.gguf"
     out = run(engine_pages("lavapipe"), url, "packed_prompts.texts", {"tokens": 8}, **options)
-    assert out["together"] == out["alone"]
+    assert out["beside"] == out["alone"]
     assert out["packed"]
     assert not out["packed_alone"]

@@ -21,7 +21,7 @@ SAMPLINGS = (
 
 
 async def texts(engine: Engine, tokens: int) -> dict[str, Any]:
-    """Answers to prompts that arrive together, and to each alone; the prompts of every batch that had several."""
+    """Answers to prompts that arrive at once, and to each alone; the prompts of every batch that had several."""
     runner: Any = engine.runner
     prompts = [[(i + 3) * (j + 7) * 13 % 250 + 1 for j in range(length)] for i, length in enumerate(LENGTHS)]
     packed: list[int] = []
@@ -41,11 +41,11 @@ async def texts(engine: Engine, tokens: int) -> dict[str, Any]:
     pairs = itertools.combinations(SAMPLINGS, 2)
     lists = {name for pair in pairs for name in samplers(pair, masked=False, batch=True)}
     await runner.prepare([PACKED, PACKED_LAST, SMALL_BATCH_LOGITS, *lists])
-    together = await asyncio.gather(*(one(i) for i in range(len(LENGTHS))))
+    beside = await asyncio.gather(*(one(i) for i in range(len(LENGTHS))))
     engine.forget()
-    packed_together, packed = packed[:], []
+    packed_beside, packed = packed[:], []
     alone = []
     for i in range(len(LENGTHS)):
         engine.forget()
         alone.append(await one(i))
-    return {"together": together, "alone": alone, "packed": packed_together, "packed_alone": packed}
+    return {"beside": beside, "alone": alone, "packed": packed_beside, "packed_alone": packed}
