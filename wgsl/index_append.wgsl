@@ -26,14 +26,10 @@ struct Params {
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride): the queries
 @bind var<storage, read_write> k_cache: array<f32>; // (rows, ROW)
 #include "lib/pages.wgsl"
-#include "lib/rotation.wgsl"
+#include "lib/rotated.wgsl"
 #include "lib/reduce.wgsl"
 
 var<workgroup> key: array<f32, SIZE>;
-
-fn rotated(v: vec2f, pair: u32, m: u32) -> vec2f {
-  return rotate(v, p.rope_scale * cos_sin(offset_of(m) * rope_freqs[pair]));
-}
 
 fn pair_at(i: u32) -> vec2u { // the dimensions of pair i
   return FIRST + select(vec2u(2u * i, 2u * i + 1u), vec2u(i, i + ROPE / 2u), NEOX == 1u);

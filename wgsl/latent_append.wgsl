@@ -29,25 +29,12 @@ struct Params {
 @bind var<storage, read_write> y: array<f32>; // (n, y_stride)
 @bind var<storage, read_write> k_cache: array<u32>; // (rows, ROPE + RANK): pairs of f16, or f32
 #include "lib/pages.wgsl"
-#include "lib/rotation.wgsl"
+#include "lib/rotated.wgsl"
 #include "lib/reduce.wgsl"
-
-fn rotated(v: vec2f, pair: u32, m: u32) -> vec2f {
-  return rotate(v, p.rope_scale * cos_sin(offset_of(m) * rope_freqs[pair]));
-}
+#include "lib/store_pair.wgsl" with CACHE=k_cache
 
 fn pair_at(i: u32) -> vec2u { // the dimensions of pair i
   return select(vec2u(2u * i, 2u * i + 1u), vec2u(i, i + ROPE / 2u), NEOX == 1u);
-}
-
-fn store(at: u32, v: vec2f) { // at: even element index
-#if KV == "f16"
-  k_cache[at / 2u] = pack2x16float(v);
-#else
-  let words = bitcast<vec2u>(v);
-  k_cache[at] = words.x;
-  k_cache[at + 1u] = words.y;
-#endif
 }
 
 @compute @workgroup_size(WG)
@@ -83,10 +70,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let to = row_in(page_of(pos_of(m), seq_of(m)), pos_of(m)) * (ROPE + RANK);
   for (var i = t; i < ROPE / 2u; i += WG) {
     let at = latent + RANK + pair_at(i);
-    store(to + 2u * i, rotated(vec2f(kv[at.x], kv[at.y]), i, m));
+    store_pair(to + 2u * i, rotated(vec2f(kv[at.x], kv[at.y]), i, m));
   }
   for (var i = t; i < RANK / 2u; i += WG) {
     let at = latent + 2u * i;
-    store(to + ROPE + 2u * i, vec2f(kv[at] * norm[2u * i], kv[at + 1u] * norm[2u * i + 1u]) * scale);
+    store_pair(to + ROPE + 2u * i, vec2f(kv[at] * norm[2u * i], kv[at + 1u] * norm[2u * i + 1u]) * scale);
   }
 }

@@ -33,17 +33,13 @@ struct Params {
 @bind var<storage, read_write> inputs: array<f32>; // (rows, INPUTS)
 #endif
 #include "lib/pages.wgsl"
-#include "lib/rotation.wgsl"
+#include "lib/rotated.wgsl"
 #include "lib/reduce.wgsl"
 #if KEYED
 #include "lib/store_pair.wgsl" with CACHE=k_cache
 #endif
 
 const PLAIN = SIZE - ROPE;
-
-fn rotated(v: vec2f, pair: u32, m: u32) -> vec2f {
-  return rotate(v, p.rope_scale * cos_sin(offset_of(m) * rope_freqs[pair]));
-}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u32) {

@@ -19,8 +19,6 @@ from py_engine.plan.lists import PACKED, SMALL_BATCH, SMALL_BATCH_LOGITS
 from py_engine.plan.pages import SEGMENT_WORDS, record_index
 from py_engine.plan.plan import Buffer, Op, Plan
 
-OF_SEQUENCES = ("compress", "index_", "switch_")  # kernels that keep something of a sequence in no page
-
 
 @dataclass(frozen=True)
 class PackedBatch:
@@ -47,11 +45,10 @@ def packed(plan: Plan, ops: Sequence[Op]) -> list[Op]:
 def packs_prompts(plan: Plan, end: Buffer, batch_end: Buffer) -> bool:
     """Whether a batch may hold prompts of several requests.
 
-    Not if layers keep something of a sequence that is in no page of its own, or if the logits need more than the hidden
-    states: of prompts `end`, of small batches `batch_end`.
+    Not if layers have states, or if the logits need more than the hidden states: of prompts `end`, of small batches
+    `batch_end`.
     """
-    own = any(op.kernel.startswith(OF_SEQUENCES) for op in plan.lists.get(PACKED, []))
-    if plan.recurrent or not plan.causal or own:
+    if plan.recurrent or not plan.causal or PACKED not in plan.lists:
         return False
     layers, logits = (
         {bound.name for op in plan.lists[name] for bound in op.bindings.values() if isinstance(bound, Buffer)}
