@@ -1,11 +1,11 @@
-"""Packing: several sequences computed as one, so that short sequences fill a batch.
+"""Packing: several short sequences are computed as one, and so fill a batch.
 
 The sequences, called segments, follow each other in the positions of one sequence and share its block table. Rotation
 counts from a segment's beginning, and its tokens see only each other. The state buffer holds the segment of each token
 of the batch (wgsl/lib/segments.wgsl).
 
-Prompts of several requests are packed, too: each begins with a page of its own, so that the shared block table can list
-the pages of all of them.
+Prompts of several requests are packed, too. Each begins with a new page, so that the shared block table can list every
+request's own pages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from py_engine.plan.lists import PACKED, SMALL_BATCH, SMALL_BATCH_LOGITS
 from py_engine.plan.pages import SEGMENT_WORDS, record_index
 from py_engine.plan.plan import Buffer, Op, Plan
 
-OF_SEQUENCES = ("compress", "index_", "switch_")  # kernels that keep something of a sequence in no page
+# Kernels of layers whose prompts are not packed. What switch_ keeps of a sequence is in no page. The others keep all in
+# pages, but no test decodes after their packed prompts.
+UNPACKED = ("compress", "index_", "switch_")
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,11 @@ def packed(plan: Plan, ops: Sequence[Op]) -> list[Op]:
 def packs_prompts(plan: Plan, end: Buffer, batch_end: Buffer) -> bool:
     """Whether a batch may hold prompts of several requests.
 
-    Not if layers keep something of a sequence that is in no page of its own, or if the logits need more than the hidden
-    states: of prompts `end`, of small batches `batch_end`.
+    Not if a layer keeps more of a sequence than its pages have, or if logits are made of more than the hidden states
+    after the layers: `end` of a prompt's batch, `batch_end` of a small batch.
     """
-    own = any(op.kernel.startswith(OF_SEQUENCES) for op in plan.lists.get(PACKED, []))
-    if plan.recurrent or not plan.causal or own:
+    unpacked = any(op.kernel.startswith(UNPACKED) for op in plan.lists.get(PACKED, []))
+    if plan.recurrent or not plan.causal or unpacked:
         return False
     layers, logits = (
         {bound.name for op in plan.lists[name] for bound in op.bindings.values() if isinstance(bound, Buffer)}
@@ -65,7 +67,8 @@ def packs_prompts(plan: Plan, end: Buffer, batch_end: Buffer) -> bool:
 def packed_prompts(prompts: Sequence[list[int]], page: int) -> PackedBatch:
     """Whole prompts as one batch, each from a new page on. Row i of the results is prompt i's.
 
-    Tokens between two prompts fill a page: they are a segment of their own, whose row follows those of the prompts.
+    The tokens that fill the last page of a prompt are a segment of their own; the row of all these segments follows
+    those of the prompts.
     """
     ids, segments = array("I"), array("I")
     for row, prompt in enumerate(prompts):
