@@ -1,8 +1,8 @@
 """Ops of attention to compressed keys (DeepSeek V4, DeepSeek-AI 2026). Shapes as in ops.py.
 
 All query heads share one head of keys, which are also the values. A token attends to the keys of a window, and to
-compressed keys: each is a weighted mean over `ratio` positions that the token sees, or over the `ratio` before them,
-too (`overlaps`). Because keys are rotated, so is their sum: it is rotated back by the token's position.
+compressed keys: each is a weighted mean over `ratio` positions that the token sees; with `overlaps`, also over the
+`ratio` positions before them. Because keys are rotated, so is their sum: it is rotated back by the token's position.
 
 The caches of one layer are
     k                   a key for each position of the window
