@@ -4,7 +4,7 @@ Prompts
     PREFILL             up to `batch` tokens through the layers
     MEDIA               PREFILL where tokens belong to pictures or sounds (plan/media.py)
     PACKED              tokens of several sequences through the layers; each sees only its own sequence
-    PACKED_LAST         after PACKED: its sequences' last tokens become the small batch that SMALL_BATCH_LOGITS reads
+    PACKED_LAST         after PACKED: the last hidden states of its sequences become what SMALL_BATCH_LOGITS reads
     LAST_LOGITS         after PREFILL: logits of the batch's last token
     ALL_LOGITS          after it: logits of every token, ALL_LOGITS_BATCH at most (Engine.evaluate)
     EMBED               after PREFILL or PACKED: the embedding of every token

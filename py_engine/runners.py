@@ -350,15 +350,15 @@ class PackingRunner(Runner, Protocol):
 
     @property
     def packs_prompts(self) -> bool:
-        """Whether its plan has the lists for that."""
+        """Whether its plan has the lists for packed prompts."""
 
     def prepared_packed(self, sequences: Sequence[int]) -> bool:
-        """Whether prompts of these sequences can be fed together now. If kernels are not compiled, begins that."""
+        """Whether prompts of these sequences can be fed together now. Begins to compile kernels that they lack."""
 
     def feed_prompts(self, batch: PackedBatch, rows: Sequence[Row]) -> None:
-        """Feed packed prompts, and sample the token after each. `rows`: the newest token of each.
+        """Feed packed prompts, and sample the token after each. `rows`: the last token of each prompt.
 
-        The block table of the first row's sequence lists the pages of all, in their order.
+        The block table of the first row's sequence lists the pages of all prompts, in their order.
         """
 
 

@@ -5,7 +5,7 @@
 
 #define BLOCK 32 // keys that are read at a time
 
-// Normalise a head and rotate its last dimensions. `norm`: 0 if it has no weights.
+// Normalise a head by its RMS and rotate its last dimensions. `norm`: factors (size), or 0.
 static void norm_rotate(const f32 *x, f32 *y, u32 size, u32 rope, const f32 *norm, f32 eps, const f32 *cosine,
                         const f32 *sine) {
   const f32 scale = inverse_rms(x, size, eps);
@@ -38,7 +38,7 @@ void window_append_work(const window_append_call *r, u32 chunk, u32 chunks, u8 *
   }
 }
 
-// Four rows of a matrix as floats: column by column.
+// Unpack four rows of a matrix to floats, column by column: (cols, 4).
 static void read_panel(const Format *f, const u8 *unit, u32 cols, f32 *to) {
   for (u32 column = 0; column < cols; column += f->values, unit += f->bytes) unpack(f, unit, to + 4 * column);
 }
@@ -55,12 +55,12 @@ void compress_work(const compress_call *r, u32 chunk, u32 chunks, u8 *scratch) {
     const u32 count = pos + 1 - segment(r->state, r->segments, m).first;
     if (count % ratio) continue;
     for (u32 k = 0; k < size; k++) key[k] = totals[k] = 0, tops[k] = -__builtin_inff();
-    for (u32 again = 0; again < 2; again++) { // the largest scores, then the sums
+    for (u32 again = 0; again < 2; again++) { // first the largest scores, then the sums
       for (u32 back = r->overlaps ? MIN(2 * ratio, count) : ratio; back > 0; back--) {
         const u32 row = cache_row(r->state, r->table, r->pages, r->page, seq, pos + 1 - back);
         const u32 first = r->overlaps && back <= ratio ? size : 0; // of the values for this key
         const f32 *values = ROW(r->inputs, 2 * cols, row) + first, *scores = values + cols;
-        const u32 place = (2 * ratio - back) % ratio; // after the first position of its key
+        const u32 place = (2 * ratio - back) % ratio; // among its key's positions
         if (place % 4 == 0) read_panel(f, AT(u8, r->w) + panel_bytes(f, cols) * (place / 4), cols, panel);
         const f32 *terms = panel + 4 * first + place % 4;
         for (u32 k = 0; k < size; k++) {
@@ -80,7 +80,7 @@ void compress_work(const compress_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   }
 }
 
-// Keys of a token: those of the window, then compressed ones.
+// What a token attends to: keys of the window, `near` of them, then compressed ones.
 typedef struct {
   const compressed_attention_call *r;
   u32 seq, begin, end, near;
@@ -101,7 +101,7 @@ static void read_keys(const Keys *c, u32 first, u32 n, f32 *to) {
 
 u32 compressed_attention_chunks(const compressed_attention_call *r) { return divided(batch_size(r->state) * r->heads, 1); }
 
-// An item is a head of a token. Keys are read again for each head: a token of a prompt has few of them.
+// An item is a head of a token. Each head reads the keys again.
 void compressed_attention_work(const compressed_attention_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const u32 size = r->size, half_dim = r->rope / 2;
   f32 *cosine = (f32 *)scratch, *sine = cosine + half_dim, *keys = sine + half_dim;

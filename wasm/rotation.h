@@ -1,4 +1,4 @@
-// Rotation of pairs of numbers by exact angles, and rows of caches of f16 or f32.
+// Rotation of pairs of numbers by exact angles; rows of caches of f16 or f32, and places of compressed keys.
 #pragma once
 
 #include "ops.h"

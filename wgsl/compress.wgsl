@@ -1,6 +1,6 @@
-// Compresses the keys of RATIO positions where the last one is the batch's: their mean, weighted by a softmax over scores,
-// column by column, then an RMS norm and a rotation to the first one's position. OVERLAPS: also of the RATIO positions before
-// them; positions have values of both kinds, those for the next key first. Grid (tokens).
+// Compresses RATIO positions to a key where the last of them is the batch's: the mean of their values, weighted by a softmax
+// over scores, column by column; then an RMS norm and a rotation to the first one's position. OVERLAPS: also of the RATIO
+// positions before; each position has values for the next key, then values for its own. Grid (tokens).
 #param QUANT // fragment of wgsl/quants that reads the terms: llama-quantize quantizes them like other matrices
 #param SIZE // of a key
 #param ROPE // its last dimensions, which rotate in neighbouring pairs
@@ -18,7 +18,7 @@ struct Params {
 @bind var<uniform> p: Params;
 @bind var<storage, read> norm: array<f32>; // (SIZE)
 @bind var<storage, read> rope_freqs: array<u32>; // (ROPE / 2) turns in units of 2^-32 turns
-@bind var<storage, read> inputs: array<f32>; // (rows, 2 COLS): values, then scores
+@bind var<storage, read> inputs: array<f32>; // (rows, 2 * COLS): values, then scores
 @bind var<storage, read_write> c_cache: array<u32>; // compressed keys: pairs of f16, or f32
 #include "lib/pages.wgsl"
 #include "lib/blocks.wgsl"
@@ -32,7 +32,7 @@ const W_GROUPS = (COLS + 31u) / 32u;
 const PLAIN = SIZE - ROPE;
 var<workgroup> key: array<f32, SIZE>;
 
-// What is added to a score of the position that is `row` after the first one of its key.
+// What is added to a score of a key's position `row`, from 0 to RATIO - 1.
 fn term(row: u32, column: u32) -> f32 {
   let w = w_group(row, column / 32u);
   return w[column % 32u / 4u][column % 4u];

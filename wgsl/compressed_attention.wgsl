@@ -1,11 +1,11 @@
-// Attention to the keys of a window and to compressed keys, which are also the values; their last ROPE dimensions are rotated
-// back to the token's position. Grid (heads, tokens): a workgroup per query head. It takes WG keys at a time: a thread computes
-// the score of one, then columns of the weighted sum.
+// Attention to the keys of a window and to compressed keys. Keys are also the values: so the last ROPE dimensions of their
+// weighted sum are rotated back by the token's position. Grid (heads, tokens): a workgroup per query head. It takes WG keys at a
+// time: a thread computes the score of one, then columns of the weighted sum.
 #param SIZE // of a query head and of a key
 #param ROPE // rotated dimensions, in neighbouring pairs
 #param WINDOW // a token attends to itself and the WINDOW - 1 tokens before it
 #param RATIO // positions that a key compresses; 0: there are no such keys
-#param INDEXED // not 0: compressed keys count by the bits of their positions in a mask, which has so many words a token
+#param INDEXED // words of a token's mask: a compressed key counts if the bit of its last position is set; 0: all count
 #param KV // element type of the caches: "f16" or "f32"
 #param WG
 

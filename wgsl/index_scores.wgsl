@@ -9,7 +9,7 @@
 #param ROW // columns of a row of the cache
 #param WIDTH // floats of a row of scores
 #param WEIGHTED // 0: heads have no weights
-#param BLOCKS // 1: keys are compressed, and where lib/blocks.wgsl says
+#param BLOCKS // 1: keys are compressed ones, at the places of lib/blocks.wgsl
 #param WG
 
 struct Params {

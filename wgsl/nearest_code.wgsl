@@ -1,6 +1,6 @@
-// For each row of x, the nearest row of a codebook: taps[m, tap] = its number + row0, with weight 1, and x[m] -= that row. The next
-// codebook then codes what is left. Distances are in f32: a rounding could choose another code. Grid (tokens), a workgroup
-// per token, whose threads take turns with the codes.
+// A step of residual vector quantization: for each row of x, the nearest row of a codebook. taps[m, tap] = its number + row0,
+// with weight 1, and x[m] -= that row: the next codebook codes what is left. Computes in f32, because roundings could choose other
+// codes. Grid (tokens), a workgroup per token, whose threads take turns with the codes.
 #param QUANT // fragment of wgsl/quants that reads the codebook
 #param COLS // a multiple of 32
 #param WG
@@ -24,7 +24,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let at = wid.x * p.x_stride / 4u;
   var nearest = Best(EMPTY, 0u);
   for (var code = t; code < p.codes; code += WG) {
-    var sums = vec4f(0); // of w (2x - w), which is |x|^2 less the distance's square
+    var sums = vec4f(0); // of w * (2x - w): |x|^2 less the square of the distance, so largest for the nearest row
     for (var g = 0u; g < W_GROUPS; g++) {
       let w = w_group(code, g);
       for (var i = 0u; i < 8u; i++) {

@@ -1,6 +1,7 @@
 // Routing of a mixture of experts: chosen[m] = the USED experts with the largest gates, weights[m] = scale * their gates.
-// The gates are the softmax of the router's logits, or a function of each. Or a table has the experts of each token. Grid (tokens), a workgroup per token, a thread for
-// each expert. An expert's place among the chosen is the number of experts before it, which the thread counts.
+// The gates are the softmax of the router's logits, or a function of each. TABLED: a table chooses by the token instead, and the
+// gates are weights only. Grid (tokens), a workgroup per token, a thread for each expert. An expert's place among the chosen is
+// the number of experts before it, which the thread counts.
 #param EXPERTS
 #param USED // experts of a token
 #param GATING // "softmax", "sigmoid" or "sqrt_softplus"
@@ -80,7 +81,7 @@ fn only_experts(i: u32, v: vec4f, other: f32) -> vec4f { // `other` after the la
 
 #if GATING == "sqrt_softplus"
 
-fn log_of_more(x: vec4f) -> vec4f { // log(1 + x) of 0 to 1: the sum would lose small ones
+fn log1p(x: vec4f) -> vec4f { // log(1 + x) for x from 0 to 1, exact also where 1 + x loses digits of x
   let sum = 1.0 + x;
   return select(x * log(sum) / (sum - 1.0), x, sum == vec4f(1));
 }
@@ -108,7 +109,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     gates[i] = 1.0 / (1.0 + exp(-keys[i]));
 #endif
 #if GATING == "sqrt_softplus"
-    gates[i] = sqrt(max(keys[i], vec4f()) + log_of_more(exp(-abs(keys[i]))));
+    gates[i] = sqrt(max(keys[i], vec4f()) + log1p(exp(-abs(keys[i]))));
 #endif
   }
   workgroupBarrier();
@@ -123,8 +124,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #if TABLED
   let own = state.tokens[STATE_PER_TOKEN * m];
   let token = min(tokens[own.seq * TOKENS + own.pos + (1u - STATE_PER_TOKEN) * m], p.rows - 1u);
-  for (var k = t; k < USED; k += WG) { // a file that is damaged may have any number
-    let e = min(table[token * ((USED + 31u) / 32u * 32u) + k], EXPERTS - 1u);
+  for (var k = t; k < USED; k += WG) {
+    let e = min(table[token * ((USED + 31u) / 32u * 32u) + k], EXPERTS - 1u); // a damaged file may have any number
     chosen[m * USED + k] = e;
     chosen_gates[k] = gates[e / 4u][e % 4u] / all;
 #if FACTORS

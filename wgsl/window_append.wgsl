@@ -1,12 +1,12 @@
-// Attention to compressed keys (DeepSeek V4): an RMS norm without weights and a rotation of each query head, in place; appends
-// to the cache of the window a token's key, after an RMS norm and the same rotation, and to another one what compresses keys.
-// The last ROPE dimensions rotate, in neighbouring pairs. Grid (heads + 1 or 2, tokens): a workgroup per query head, then
-// one for the key, then one for what compresses keys, where there are such.
+// For attention to compressed keys (DeepSeek V4): normalises each query head by its RMS, without weights, and rotates it, in
+// place; normalises and rotates a token's key, and appends it to the cache of the window; appends to another cache what keys are
+// compressed from. The last ROPE dimensions rotate, in neighbouring pairs. Grid (HEADS + KEYED + (INPUTS > 0), tokens): a
+// workgroup per query head, then one for the key, then one for what keys are compressed from.
 #param HEADS
 #param SIZE // of a query head and of the key
 #param ROPE // rotated dimensions
-#param INPUTS // columns of what compresses keys, which follow the key; 0: none
-#param KEYED // 0: there is no key, and queries are rotated only: those of an index
+#param INPUTS // columns of x that keys are compressed from, after the key's; 0: none
+#param KEYED // 1: there is a key; 0: there is none, and queries are not normalised (an index)
 #param KV // element type of the cache of the window: "f16" or "f32"
 #param WG // a power of two
 #param SG

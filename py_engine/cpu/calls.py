@@ -142,7 +142,7 @@ def paging_fields(op: Op) -> dict[str, Any]:
 
 
 def blocks_fields(op: Op) -> dict[str, int]:
-    """Where compressed keys are; zeros if there are none."""
+    """The fields that say where compressed keys are; zeros if there are none."""
     names = {"blocks_table": "BLOCKS_TABLE", "step": "STEP", "block_width": "BLOCK_WIDTH"}
     return {field: int(op.params.get(name, 0)) for field, name in names.items()}
 

@@ -62,14 +62,14 @@ def compressed_attention(c: Call) -> None:
 
 
 def block_at(c: Call, last: Array, seq: int) -> Array:
-    """The first values of the compressed keys whose last positions are these."""
+    """Indices of the first values of the compressed keys whose last positions are these (wgsl/lib/blocks.wgsl)."""
     page = c.params["PAGE"]
     pages = c.tables[c.params["BLOCKS_TABLE"] + seq * c.params["PAGES"] + last // page].astype(np.int64)
     return pages * (page * c.params["BLOCK_WIDTH"]) + last % page // c.params["STEP"] * c.params["SIZE"]
 
 
 def _rotated(c: Call, x: Array, places: Array, scale: float | None = None) -> Array:
-    """x (n, heads, size) with the last dimensions rotated to places (n,)."""
+    """x (n, heads, size) with its last dimensions rotated by `places` (n,). `scale`: in place of the op's."""
     rope = c.params["ROPE"]
     consts = c.consts if scale is None else c.consts | {"rope_scale": scale}
     rotation = Call({"ROPE_DIM": rope, "HEAD_DIM": rope, "NEOX": 0}, consts, c.buffers, c.states, c.tables, c.grid)

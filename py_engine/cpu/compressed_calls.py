@@ -1,4 +1,4 @@
-"""Attention to compressed keys."""
+"""Calls of the ops of attention to compressed keys (wasm/compressed.c)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def compressed_attention(m: Calls, op: Op) -> None:
 
 
 def _fields(m: Calls, op: Op) -> dict[str, Any]:
-    """What all calls have."""
+    """The fields that all three calls have."""
     return {
         **batch_fields(m, op),
         **segment_fields(op),

@@ -8,7 +8,7 @@ import numpy as np
 
 from py_engine.encode.batch import LAYOUTS, Array, EncoderBatch
 from py_engine.encode.convolutions import plane_taps
-from py_engine.encode.positions import resized
+from py_engine.encode.positions import line_turns, resized
 from py_engine.errors import WispError
 from py_engine.media.kinds import SAM_PATCH, SAM_SIDE
 from py_engine.models.projectors.deepseek_ocr import ROPE_BASE, SIDES, tokens
@@ -102,9 +102,7 @@ def _sequence(tower: Tower, batch: EncoderBatch, pixels: int) -> None:
     batch.write_taps("read", np.where(is_query, 0, row)[:, None], ~is_query[:, None])
     for side in SIDES:
         batch.write_taps(f"queries_{side}", query[:, None], (is_query & (side == pixels))[:, None])
-    pairs = np.arange(tower.head_dim // 2)
-    turns = row[:, None] * ROPE_BASE ** (-2 * pairs / tower.head_dim) / (2 * np.pi)
-    batch.write("turns", (np.round(turns * 2**32).astype(np.int64) % 2**32).astype(np.uint32))
+    batch.write("turns", line_turns(row, tower.head_dim, ROPE_BASE))
     seen = np.stack([np.zeros_like(row), np.where(is_query, row + 1, count), np.zeros_like(row)], axis=1)
     batch.tables[batch.plan.segments["quarters"]] = seen.astype(np.uint32)
     batch.write_taps("found", (count + np.arange(count))[:, None])

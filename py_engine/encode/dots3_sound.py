@@ -1,10 +1,11 @@
-"""A spectrum as dots3-note's encoder of sound expects it: parts with the rows that their tokens need."""
+"""A spectrum as dots3-note's encoder of sound expects it: in parts, each with all rows that its tokens need."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from py_engine.encode.batch import Array, EncoderBatch
+from py_engine.encode.positions import line_turns
 from py_engine.models.projectors.convolutions import halved
 from py_engine.models.projectors.dots3_sound import PART, PARTS, bins, rotated
 from py_engine.models.projectors.tower import Tower
@@ -24,15 +25,16 @@ def arrange(tower: Tower, batch: EncoderBatch, frames: int) -> dict[str, tuple[A
     for k in range(PARTS):
         batch.write_taps(f"of.{k}", (own % PART)[:, None], (own // PART == k)[:, None])
     batch.write_taps("bins", np.arange(PART * bins(tower)[-1]).reshape(PART, -1))
-    pairs = np.arange(rotated(tower) // 2)
-    turns = own[:, None] * BASE ** (-2 * pairs / rotated(tower)) / (2 * np.pi)
-    batch.write("turns", (np.round(turns * 2**32).astype(np.int64) % 2**32).astype(np.uint32))
+    batch.write("turns", line_turns(own, rotated(tower), BASE))
     batch.rows["tokens"], batch.tokens = tokens, [tokens]
     return first
 
 
 def _part(tower: Tower, batch: EncoderBatch, k: int, sizes: list[int]) -> tuple[Array, Array]:
-    """The rows and taps of a part. One beyond the clip has one token, which is not used."""
+    """Set the rows and taps of a part; return the first convolution's taps.
+
+    A part beyond the clip has one token, which is not used.
+    """
     begin = k * PART
     end = max(begin + 1, min(begin + PART, sizes[-1]))
     spans = [(0, sizes[0]), (4 * begin - 3, 4 * end), (2 * begin - 1, 2 * end), (begin, end)]
@@ -50,7 +52,7 @@ def _part(tower: Tower, batch: EncoderBatch, k: int, sizes: list[int]) -> tuple[
 def _taps(span: tuple[int, int], given: tuple[int, int], size: int, columns: int) -> tuple[Array, Array]:
     """Taps of a convolution for the rows of a span, and whether each is inside: (n, 9), as plane_taps() orders them.
 
-    `given`: the rows that are there, of `size`; their `columns`.
+    Its inputs are the rows `given` of all `size` rows, each of `columns` places.
     """
     row, row_inside = _line(np.arange(*span), size)
     column, column_inside = _line(np.arange(halved(columns)), columns)
@@ -61,6 +63,6 @@ def _taps(span: tuple[int, int], given: tuple[int, int], size: int, columns: int
 
 
 def _line(places: Array, size: int) -> tuple[Array, Array]:
-    """The three places that each place of half as many is made of, and whether each is inside."""
+    """The three places that each place after a stride of 2 is made of, and whether each is inside: (n, 3)."""
     found = 2 * places[:, None] + np.arange(-1, 2)
     return found, (found >= 0) & (found < size)

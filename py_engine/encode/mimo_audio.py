@@ -1,15 +1,16 @@
-"""A spectrum as MiMo-V2.5's encoders of sound expect it: convolutions, who sees whom, and groups of codes."""
+"""A spectrum as MiMo-V2.5's encoders of sound expect it: convolutions, which rows a row sees, and groups of codes."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from py_engine.encode.batch import Array, EncoderBatch
+from py_engine.encode.batch import EncoderBatch
 from py_engine.encode.convolutions import line_taps
+from py_engine.encode.positions import line_turns
 from py_engine.models.projectors.convolutions import halved
 from py_engine.models.projectors.tower import Tower
 
-BASE, GROUP_BASE = 10000.0, 640000.0  # of the frequencies of both encoders
+BASE, GROUP_BASE = 10000.0, 640000.0  # of the frequencies of the first encoder, and of the second
 
 
 def arrange(tower: Tower, batch: EncoderBatch, frames: int) -> None:
@@ -26,8 +27,8 @@ def arrange(tower: Tower, batch: EncoderBatch, frames: int) -> None:
     batch.write_taps("padded", np.minimum(own, pairs - 1)[:, None], (own < pairs)[:, None])
     if batch.takes("joined"):
         batch.write_taps("joined", own.reshape(tokens, -1))
-    batch.write("turns", _turns(tower, np.arange(halves), BASE))
-    batch.write("group_turns", _turns(tower, own % tower.stack, GROUP_BASE))
+    batch.write("turns", line_turns(np.arange(halves), tower.head_dim, BASE))
+    batch.write("group_turns", line_turns(own % tower.stack, tower.head_dim, GROUP_BASE))
     _earlier(batch, "pictures", halves, halves)
     _earlier(batch, "windows", halves, max(tower.coded.reaches))
     batch.write_segments("quarters", [tower.stack] * tokens)
@@ -36,14 +37,7 @@ def arrange(tower: Tower, batch: EncoderBatch, frames: int) -> None:
 
 
 def _earlier(batch: EncoderBatch, table: str, count: int, reach: int) -> None:
-    """Each row sees itself and so many rows before it."""
+    """Set a table of segments: each row sees itself and up to `reach` rows before it."""
     row = np.arange(count)
     seen = np.stack([np.maximum(row - reach, 0), row + 1, np.zeros_like(row)], axis=1)
     batch.tables[batch.plan.segments[table]] = seen.astype(np.uint32)
-
-
-def _turns(tower: Tower, place: Array, base: float) -> Array:
-    """Turns of each pair of a head in units of 2^-32, u32 (n, head_dim / 2)."""
-    pairs = np.arange(tower.head_dim // 2)
-    turns = place[:, None] * base ** (-2 * pairs / tower.head_dim) / (2 * np.pi)
-    return (np.round(turns * 2**32).astype(np.int64) % 2**32).astype(np.uint32)

@@ -38,7 +38,7 @@ class Grid:
 def arrange(tower: Tower, plan: EncoderPlan, pictures: list[Array]) -> EncoderBatch:
     """The inputs for pictures, uint8 (height, width, 3) each. Their sizes are multiples of merged patches.
 
-    Pictures whose values are no bytes have their 256ths below them.
+    Those of types in FINE are (2 * height, width, 3): whole values, then their 256ths.
     """
     layout = _layout(tower, plan, tuple(_size(tower, picture) for picture in pictures))
     pixels = [_whole_words(picture.reshape(-1)) for picture in pictures]
@@ -47,7 +47,7 @@ def arrange(tower: Tower, plan: EncoderPlan, pictures: list[Array]) -> EncoderBa
 
 
 def _size(tower: Tower, picture: Array) -> tuple[int, int]:
-    """Height and width."""
+    """Height and width in pixels."""
     return picture.shape[0] // (1 + (tower.kind in FINE)), picture.shape[1]
 
 
@@ -148,7 +148,7 @@ def _windows(height: int, width: int, side: int) -> tuple[Array, list[int]]:
 def _places_of_pixels(
     tower: Tower, batch: EncoderBatch, shapes: tuple[tuple[int, int], ...], grids: list[Grid]
 ) -> None:
-    """Where each patch begins in the bytes of the pictures; a class token has no pixels."""
+    """Where each patch begins in the bytes of the pictures, and in their 256ths; a class token has no pixels."""
     places, below, begin, fine = [], [], 0, tower.kind in FINE
     for (height, width), grid in zip(shapes, grids, strict=True):
         stride = 3 * width
@@ -297,7 +297,7 @@ def _joined(tower: Tower, batch: EncoderBatch, grids: list[Grid], sizes: list[in
 
 
 def _halved(batch: EncoderBatch, grids: list[Grid]) -> None:
-    """Two convolutions over the patches of each picture, which halve its sides."""
+    """Set the taps and rows of step3vl's convolutions over the patches of each picture. Each halves the sides."""
     shapes = [(grid.height, grid.width) for grid in grids]
     for name, rows in ((step.HALVES, "halves"), (step.QUARTERS, "tokens")):
         firsts = np.cumsum([0, *(height * width for height, width in shapes)])

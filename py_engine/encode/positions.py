@@ -1,4 +1,4 @@
-"""Positions of patches in a picture: turns of a rotation, and taps of a position table of another size."""
+"""Positions of patches in a picture, or of rows on a line: turns of a rotation, and taps of a resized table."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ def _thirds(tower: Tower, place: Array) -> Array:
     frequencies = 10000.0 ** (-2 * np.arange(third // 2) / third)
     by_row, by_column = (_turns(axis[:, None] * frequencies) for axis in place.T)
     return np.pad(np.concatenate([by_row, by_column], axis=1), ((0, 0), (0, tower.head_dim // 2 - third)))
+
+
+def line_turns(places: Array, dim: int, base: float) -> Array:
+    """Turns of each pair of `dim` values in units of 2^-32, u32 (n, dim / 2). `places` (n,): of rows on a line."""
+    return _turns(places[:, None] * base ** (-2 * np.arange(dim // 2) / dim))
 
 
 def _turns(angles: Array) -> Array:

@@ -42,9 +42,9 @@ def arrange(tower: Tower, plan: EncoderPlan, mel: Array) -> EncoderBatch:
 
 @lru_cache(LAYOUTS)
 def _layout(tower: Tower, plan: EncoderPlan, frames: int) -> tuple[EncoderBatch, dict[str, Taps] | None]:
-    """The inputs for so many frames, without them; of a convolution in two dimensions, also the first one's taps.
+    """The inputs for so many frames, without them.
 
-    These are by the name of the input that has the frames.
+    If the frames are unfolded for a convolution in two dimensions, also its taps, by the name of the unfolded input.
     """
     batch = EncoderBatch(plan, "audio")
     return batch, BUILDERS.get(tower.kind, _whisper)(tower, batch, frames)

@@ -8,13 +8,13 @@ from math import prod
 from py_engine.files.gguf_header import Header, TensorInfo
 
 PROJECTOR = "clip"  # the architecture of projectors
-# Ends of names of what is read matrix by matrix: those of a mixture, as a text model's, and codebooks.
+# Ends of names of tensors that are read matrix by matrix: of experts, and codebooks.
 MATRICES = ("_exps.weight", "rvq.codebook.weight", "code_embd.weight")
 TABLES = (".proj_query", ".query", ".img_pos")  # ends of names
 
 
 def flattened(header: Header) -> Header:
-    """The header with every tensor of at most two dimensions, but those of experts and codebooks.
+    """A projector's header whose tensors have at most two dimensions, except those of experts and codebooks.
 
     Records are then cut between rows of the matrices. The bytes are the same. A kernel becomes (outputs, everything
     else), a table of positions or queries (everything else, width).

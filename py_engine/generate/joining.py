@@ -1,4 +1,4 @@
-"""How requests join the sequences of a device. Those that arrive together soon share a batch."""
+"""How requests join the sequences of a device. Those that arrive together soon share batches."""
 
 from __future__ import annotations
 

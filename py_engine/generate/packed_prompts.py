@@ -1,7 +1,7 @@
 """Prompts of several requests that are read as one batch: a short one alone leaves most of a GPU idle.
 
-Whole prompts are packed, if the caches have nothing of them, and if each would be read by the same kernels alone. So a
-text does not depend on which prompts its own is read with.
+A prompt is packed only whole: the caches have nothing of it, and alone it would be read by the same kernels. So an
+answer does not depend on the prompts that its own is read with.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from py_engine.plan.packing import packed_prompts
 from py_engine.plan.pages import pages_for
 from py_engine.runners import PackingRunner, Row, Runner
 
-ALONE_MS = 60.0  # the time of a batch of prompts: all of their answers wait for its end
-BESIDE_MS = 45.0  # the same beside streams, which get no token meanwhile
-MOST = 8  # prompts of a batch: the device reads one batch while the host prepares the next
+ALONE_MS = 60.0  # the most that a batch of prompts takes: all of their answers wait for its end
+BESIDE_MS = 45.0  # at most, beside streams, which get no token meanwhile
+MOST_PROMPTS = 8  # of a batch: with more, the device would wait until the host has prepared the next one
 
 
 class Packer:
@@ -38,7 +38,10 @@ class Packer:
     def submit(
         self, first: RunningSequence, prompts: Sequence[RunningSequence], *, alone: bool
     ) -> ScheduledWork | None:
-        """Submit the prompt of `first` with others; each samples its answer's first token. None: there are none."""
+        """Submit the prompt of `first` with others; sample the first token of each answer.
+
+        None: no other prompt can be read with it, and nothing was submitted.
+        """
         runner = self._runner
         others = sorted((one for one in prompts if one is not first and _may_be_packed(one)), key=_age)
         if runner is None or not others or not _may_be_packed(first):
@@ -58,30 +61,33 @@ class Packer:
 
 
 def _may_be_packed(sequence: RunningSequence) -> bool:
-    """Whether all of a prompt is unread, and nothing but its sampling differs from that of others."""
+    """Whether nothing of a prompt was read, and its answer needs no mask."""
     return sequence.constrained is None and sequence.open_part is None and not sequence.cache.tokens
 
 
 def _whole(sequence: RunningSequence, runner: Runner) -> PromptPart | None:
-    """All of a prompt as one part, with its pages taken; None if it is read in another way."""
+    """All of a prompt as one part, with its pages taken; None if other lists or inputs read it."""
     part = prompt_part(sequence.answer, sequence.cache, runner, len(sequence.answer.ids))
     plain = part.last and tuple(part.lists) == PREFILL_END and part.exact
     return part if plain and part.options.media is None and not part.options.shift else None
 
 
 def _fitting(prompts: Sequence[RunningSequence], runner: PackingRunner, most: int) -> list[RunningSequence]:
-    """Those that fit into a batch of `most` tokens, in their order. One row of a small batch is for what is between."""
+    """The prompts that fit into a batch of `most` tokens, in their order.
+
+    The tokens between prompts have a row of the result, too: one row of a small batch is left for it.
+    """
     unit, used = list[RunningSequence](), 0
     for one in prompts:
         size = runner.plan.page * pages_for(len(one.answer.ids), runner.plan.page)
-        if used + size <= most and len(unit) < min(MOST, runner.plan.max_small_batch - 1):
+        if used + size <= most and len(unit) < min(MOST_PROMPTS, runner.plan.max_small_batch - 1):
             unit.append(one)
             used += size
     return unit
 
 
 def _feed(parts: Sequence[tuple[RunningSequence, PromptPart]], runner: PackingRunner) -> int:
-    """Submit prompts as one batch, in the block table of the first; return its tokens."""
+    """Submit prompts as one batch, in the block table of the first one's sequence; return the number of tokens."""
     number, page, at = parts[0][0].cache.number, runner.plan.page, 0
     for one, part in parts:
         if at:

@@ -20,8 +20,8 @@ def may_be_admitted(
     """Whether to admit a request, so that its prompt is read.
 
     `unread`: the requests whose prompts were not submitted, as they came. A request waits for older ones that are not
-    longer, unless one batch may read all of them: they have at most `batch_tokens()`. It also waits for what it has
-    in common with an admitted one, and then finds that in the caches.
+    longer, unless one batch may read all of their prompts with its own (`batch_tokens()`: the tokens of a batch). It
+    also waits for what it has in common with an admitted one, and then finds that in the caches.
     """
     if any(_reads_common(other, sequence) for other in unread if other is not sequence):
         return False

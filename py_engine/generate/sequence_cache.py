@@ -200,7 +200,7 @@ class SequenceCache:
         self.tokens, self.preempted = [], False
 
     def list_pages(self, number: int, at: int, count: int) -> None:
-        """List the pages of its first `count` positions in the block table `number`, from entry `at` on."""
+        """List the pages of its first `count` positions in sequence `number`'s block tables, from entry `at` on."""
         for group in range(len(self._first_held)):
             pages = [block.pages[group] for block in self._blocks[: pages_for(count, self._cache.page)]]
             self._device.set_pages(group, number, at, [page for page in pages if page is not None])

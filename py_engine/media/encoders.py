@@ -112,7 +112,7 @@ class Speech:
 
 @dataclass(frozen=True)
 class Coded:
-    """What mimo_audio has of its own: codebooks between two encoders. The second one reads groups of codes."""
+    """What mimo_audio has of its own: residual codebooks between two encoders. The second one reads groups of codes."""
 
     reaches: tuple[int, ...]  # rows before its own that a row sees in each block of the first; -1: all
     codes: tuple[int, ...]  # of each codebook

@@ -1,6 +1,6 @@
 /**
- * Resizes between neighbouring pixels, without rounding to bytes. A result is a picture of twice the height: the whole
- * parts of all values, and below them their 256ths. That is finer than float16, to which llama.cpp rounds them.
+ * Resizes by linear interpolation, without rounding to bytes. A result is a picture of twice the height: the whole parts
+ * of all values, then their 256ths. That is finer than float16, to which llama.cpp rounds them.
  *
  * @typedef {import("./resize.js").Picture} Picture
  */

@@ -26,9 +26,9 @@ SAM_PATCH, SAM_MERGE = 16, 4  # pixels of a patch's side, patches of a token's
 CONVNEXT_SIDE = 8  # tokens along a side of yasa2's pictures, whatever their size
 WHISPER = ("ultravox", "voxtral", "qwen2a", "glma", "musicflamingo", "meralion")  # types that have Whisper's encoder
 
-FINE = ("step3vl",)  # types whose resized pixels are no bytes
+FINE = ("step3vl",)  # types whose resized pixels are finer than bytes: pictures have their 256ths, too
 STEP_TILE = 504  # pixels of a side of step3vl's tiles
-STEP_LONGEST = 3024  # pixels of the longest side of a picture of step3vl, if the file does not say it
+STEP_LONGEST = 3024  # pixels that a side of step3vl's pictures has at most, if the file does not say it
 LFM2, LFM2_SOUND = ("lfm2", "d1omni_v"), ("lfm2a", "d1omni_a")  # types that have LFM2-VL's, LFM2-Audio's encoder
 LLAVA = ("mlp", "ldp", "ldpv2")  # types that have LLaVA's encoder, without its last block
 IN_TILES = (*LLAVA, "cogvlm")  # types whose files may list canvases to cut tiles from
@@ -89,7 +89,7 @@ MERGE_KEYS = {
 DOTS = ("dots_ocr", "dots3note_v")
 GROUPED = ("exaone4_5", "mimovl")  # types that have fewer heads of keys than of queries
 RATE = 16000  # samples of sound a second
-RATES = {"mimo_audio": 24000}  # of types that take others
+RATES = {"mimo_audio": 24000}  # of types with another rate
 POOLED = ("qwen2a", "voxtral", "musicflamingo")  # types that average two frames after Whisper's blocks
 MAX_SECONDS = {
     "lfm2a": 60,

@@ -136,9 +136,9 @@ def _qwen3a(samples: Array, n_mel: int) -> list[Array]:
 
 
 def _dots3note_a(samples: Array, n_mel: int) -> list[Array]:
-    """Pieces of a minute on Whisper's scale, each on its own; reflected at both ends, but the last: silence follows.
+    """Pieces of a minute, each on Whisper's scale by itself; reflected at both ends.
 
-    A last piece that is shorter than a frame is dropped.
+    Silence follows a last piece that is shorter than a minute. One that is shorter than a frame is dropped.
     """
     samples, found = np.pad(samples, (0, max(0, HOP - len(samples)))), []
     for first in range(0, len(samples), MINUTE):
@@ -152,7 +152,7 @@ def _dots3note_a(samples: Array, n_mel: int) -> list[Array]:
 
 
 def _mimo_audio(samples: Array, n_mel: int) -> list[Array]:
-    """At 24 kHz: reflected at both ends, the natural logarithm of magnitudes. The encoder needs three frames."""
+    """At 24 kHz, reflected at both ends: natural logarithms of magnitudes. Silence fills up three frames."""
     rate = RATES["mimo_audio"]
     window = _hann(rate // 25, rate // 25)
     samples, around = np.pad(samples, (0, max(0, 2 * rate // FRAME_RATE - len(samples)))), len(window) // 2
@@ -202,7 +202,7 @@ def _lfm2a(samples: Array, n_mel: int) -> list[Array]:
 
 
 def _d1omni_a(samples: Array, n_mel: int) -> list[Array]:
-    """NeMo's features of half a second or more, and of the first half minute at most."""
+    """NeMo's features of the first half minute. Silence fills up half a second."""
     samples = samples[: D1OMNI_SECONDS * RATE]
     samples = np.pad(samples, (0, max(0, RATE // 2 - len(samples))))
     (log,) = _nemo(samples, n_mel)

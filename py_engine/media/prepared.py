@@ -28,7 +28,7 @@ class Piece:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(height, width, 3). Twice the height where pixels are no bytes: their 256ths are below the whole values."""
+        """(height, width, 3); of values finer than bytes twice the height: whole values, then their 256ths."""
         width = self.size[0]
         return len(self.pixels) // (3 * width), width, 3
 

@@ -47,8 +47,8 @@ COLOURS = {  # of the margins of squares
 }
 
 NO_TILES = (0, 0)  # the grid of a picture whose overview is all, where others have tiles
-STEP_NARROW = 32  # pixels of a side of step3vl's pictures that may be made squares
-STEP_LONG = 4.0  # length over width of step3vl's pictures that have tiles as high as they are
+STEP_NARROW = 32  # pixels: a long picture of step3vl with a shorter side is padded to a square
+STEP_LONG = 4.0  # longer over shorter side: beyond it, a picture of step3vl is long
 LFM2_TILE = 512  # pixels of a side
 LFM2_TILES = range(2, 11)  # how many tiles a picture may have
 
@@ -72,11 +72,11 @@ class Cut:
     source: int
     at: Size
     size: Size
-    fine: Size | None = None  # it is resized to this size; the results are no bytes (fractions.js)
+    fine: Size | None = None  # resized to this size at the end, to values finer than bytes (fractions.js)
 
     @property
     def encoded(self) -> Size:
-        """The size that the encoder takes."""
+        """The size that the encoder reads."""
         return self.fine or self.size
 
 
@@ -314,9 +314,9 @@ def _uhd(vision: Vision, size: Size) -> Recipe:
 
 
 def _step(vision: Vision, size: Size) -> Recipe:
-    """Step3-VL: square tiles, of one size for all pictures but long ones, then a stretched overview.
+    """Step3-VL: square tiles, then a stretched overview.
 
-    A very narrow picture is made a square first. A small one has no tiles, unless it is long.
+    A long picture that is very narrow is padded to a square first. A small picture has no tiles, unless it is oblong.
     """
     canvases, side, tile = list[Canvas](), vision.image_size, (STEP_TILE, STEP_TILE)
     if min(size) < STEP_NARROW and not 1 / STEP_LONG <= f32(size[0] / size[1]) <= STEP_LONG:

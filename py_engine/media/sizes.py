@@ -123,7 +123,11 @@ def best_canvas(size: Size, canvases: tuple[Size, ...]) -> Size:
 
 
 def step_tile(size: Size, small: int, usual: int, long: float) -> int:
-    """Step3-VL: the side of a picture's tiles before they are resized; 0: it has none."""
+    """Step3-VL: the side of a picture's tiles before they are resized; 0: it has none.
+
+    Of sides up to `small`, only an oblong picture has tiles. The shorter side limits its tiles, and those of a picture
+    whose sides' ratio is above `long`; others have the side `usual`.
+    """
     shorter, longer = sorted(size)
     ratio = f32(longer / shorter)
     if longer <= small:

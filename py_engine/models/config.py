@@ -90,7 +90,7 @@ class Mixture:
     sharing: int = 1  # neighbouring experts that also share a second network
     shared_length: int = 0  # the second network's feed_forward_length
     shared_scale: float = 1.0  # factor of its output
-    chosen_by_token: bool = False  # a table says each token's experts
+    chosen_by_token: bool = False  # a table has the experts of each token
 
     @classmethod
     def from_gguf(cls, header: Header) -> Mixture | None:

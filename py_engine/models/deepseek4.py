@@ -37,9 +37,9 @@ class Config(config.Config):
     """The hyperparameters."""
 
     shapes: tuple[CompressedShape, ...] = ()  # of every layer
-    groups: int = 1  # of heads, each with a matrix of its own to `rank` values
+    groups: int = 1  # of heads; each has an output matrix of its own to `rank` values
     rank: int = 0
-    by_token: int = 0  # the first layers, whose experts a table chooses
+    by_token: int = 0  # how many of the first layers choose experts by the token, from a table
     stream_eps: float = 0.0
     rounds: int = 1  # of the normalisation of the weights that mix streams
     limits: tuple[tuple[float, float], ...] = ()  # of every layer: of the experts, of the shared one; 0: none
@@ -116,7 +116,7 @@ def _shapes(header: Header, base: config.Config, ratios: tuple[int, ...]) -> tup
 
 
 def _ropes(header: Header, rope: RopeSpec, ratios: tuple[int, ...]) -> tuple[RopeSpec, ...]:
-    """The rotation of every layer: without compressed keys not scaled, else with another base, and no magnitude."""
+    """The rotation of every layer: plain without compressed keys; else of another base, YaRN without magnitude."""
     magnitude = 1 + 0.1 * log(max(1.0, rope.factor)) if rope.scaling == "yarn" else 1.0
     plain = replace(rope, scaling="none", factor=1.0, attn_factor=1.0, use_factors=False)
     key = "attention.compress_rope_freq_base"
@@ -181,7 +181,7 @@ def _attention(layer: Layer, x: Buffer, cache: Cache) -> Buffer:
         mask = compressed.choose(ops, _compressor(layer, "indexer", own), index_q, weights, cache, own, eps)
     sinks = w.vector((b + "attn_sinks.weight", shape.heads))
     attn = compressed.attend(ops, q, cache, shape, Attended(sinks, rope, mask), cfg.attention_scale)
-    wide = cfg.attention_cols // cfg.groups
+    wide = cfg.attention_cols // cfg.groups  # columns of a group's heads
     out = ops.rows("values", cfg.groups * cfg.rank, ops.input_dtype)
     matrix = w.matrix(b + "attn_output_a.weight", cfg.groups * cfg.rank, wide)
     matrices = HeadMatrices(matrix, cfg.rank, wide)
@@ -190,7 +190,7 @@ def _attention(layer: Layer, x: Buffer, cache: Cache) -> Buffer:
 
 
 def _compressor(layer: Layer, name: str, shape: CompressedShape) -> Compressor:
-    """What compresses the keys of attention, or of an index. `name`: of its tensors."""
+    """The weights that compress keys. `name`: "attn", or "indexer" for those of the index."""
     prefix, w = f"{layer.b}{name}_compressor_", layer.w
     terms = w.matrix(prefix + "ape.weight", shape.ratio, shape.cols)
     return Compressor(terms, w.vector((prefix + "norm.weight", shape.size)), layer.rope)

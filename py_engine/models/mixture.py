@@ -119,7 +119,7 @@ class ExpertLayer:
         )
 
     def _token_table(self) -> Weight | None:
-        """The experts of each token, where the token chooses them."""
+        """The table of each token's experts, if the layer chooses them by the token."""
         tensor = self.b + "ffn_gate_tid2eid.weight"
         if not self.moe.chosen_by_token:
             return None

@@ -27,11 +27,11 @@ UNPAGED = {"PAGE": 0}  # the #params of an encoder's cache
 class Compressed:
     """The caches of one layer's compressed keys (compressed.py)."""
 
-    keys: Buffer
-    inputs: Buffer
-    table: int  # of the block tables of the pages of `keys`: the first one's index among the words of all
+    keys: Buffer  # (rows, at least size / step): a key of `size` values takes `step` positions' columns
+    inputs: Buffer  # (rows, 2 * cols), f32: values, then scores of each position
+    table: int  # index in the state's tables of the first sequence's block table of `keys`
     step: int  # positions that share a place in the pages of `keys`
-    index: Compressed | None = None  # of the index that chooses some of them
+    index: Compressed | None = None  # the caches of the index that chooses some of the keys
 
 
 @dataclass(frozen=True)

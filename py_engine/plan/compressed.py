@@ -1,15 +1,16 @@
 """Ops of attention to compressed keys (DeepSeek V4, DeepSeek-AI 2026). Shapes as in ops.py.
 
 All query heads share one head of keys, which are also the values. A token attends to the keys of a window, and to
-compressed keys: each is a mean over `ratio` positions that the token sees. Their sum is rotated back.
+compressed keys: each is a weighted mean over `ratio` positions that the token sees; with `overlaps`, also over the
+`ratio` positions before them. Because keys are rotated, so is their sum: it is rotated back by the token's position.
 
 The caches of one layer are
     k                   a key for each position of the window
-    compressed.inputs   what positions give compressed keys, f32: values, then scores. In the window's pages
+    compressed.inputs   values, then scores of each position, f32, from which keys are compressed. In the window's pages
     compressed.keys     compressed keys, in the pages of the whole context (wgsl/lib/blocks.wgsl)
 An index that chooses some of the compressed keys compresses keys of its own in the same way (compressed.index).
-A compressed key is written when the last of its positions is. Thus a sequence can go back to any position whose window
-is there, and what it computes from there on replaces what it left.
+A compressed key is written with the last of its positions. So a sequence can rewind to any position whose window is
+there: what it computes from there on overwrites the keys after it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from py_engine.plan.rope import Rope
 APPENDING_THREADS = 256  # of a workgroup of window_append.wgsl
 COMPRESSING_THREADS = 256  # of compress.wgsl
 ATTENDING_THREADS = 64  # of compressed_attention.wgsl
-OVERLAPPING = 4  # the ratio whose keys also have the positions of the key before
+OVERLAPPING = 4  # the ratio whose keys are also means over the positions of the key before
 
 
 @dataclass(frozen=True)
@@ -39,28 +40,28 @@ class CompressedShape:
     rope: int
     window: int  # a token attends to itself and the window - 1 tokens before it
     ratio: int  # positions that a key compresses; 0: there are no such keys
-    span: int  # last positions that any layer reads of what is in the window's pages
+    span: int  # the largest `reach` of all layers: they share the window's pages
     index: IndexShape | None = None  # of the index that chooses compressed keys, each of `pool` positions
 
     @property
     def overlaps(self) -> bool:
-        """Whether a key also has the positions of the key before."""
+        """Whether a key is also a mean over the positions of the key before."""
         return self.ratio == OVERLAPPING
 
     @property
     def cols(self) -> int:
-        """Values, and as many scores, that a position gives compressed keys."""
+        """Values of a position from which keys are compressed; it has as many scores."""
         return self.size * (1 + self.overlaps) if self.ratio else 0
 
     @property
     def of_index(self) -> CompressedShape:
-        """The heads of the layer's index, and their size."""
+        """The shape of the layer's index: its heads, and their size."""
         assert self.index
         return replace(self, heads=self.index.heads, size=self.index.size)
 
     @property
     def reach(self) -> int:
-        """Last positions that the layer reads of what is in the window's pages."""
+        """How many of the last positions the layer reads in the window's pages."""
         return max(self.window, self.ratio * (1 + self.overlaps))
 
 
@@ -85,17 +86,17 @@ def _blocks_cache(plan: Plan, name: str, shape: CompressedShape, kind: str) -> C
 
 @dataclass(frozen=True)
 class Appended:
-    """What a batch appends to the caches, and the queries that are rotated with it. An index has no key."""
+    """What a batch appends to the caches, and its queries, which the same op rotates. An index has no key."""
 
     q: Buffer  # (n, heads * size), normalised and rotated in place
-    x: Buffer  # (n, ...): from column `first` on a key, then what it gives compressed keys
+    x: Buffer  # (n, ...): from column `first` on a key (size), then values and scores (2 * cols)
     first: int
     norm: Weight | None  # of the key
     rope: Rope
 
 
 def append(ops: OpList, given: Appended, cache: Cache, shape: CompressedShape, eps: float) -> None:
-    """Normalise and rotate queries and keys; append keys to the window, and what compresses them."""
+    """Normalise and rotate queries and keys; append keys to the window, and what later keys are compressed from."""
     found = cache.compressed
     ops.add(
         "window_append",
@@ -114,7 +115,7 @@ def append(ops: OpList, given: Appended, cache: Cache, shape: CompressedShape, e
 
 
 def append_to_index(ops: OpList, given: Appended, cache: Cache, shape: CompressedShape) -> None:
-    """Rotate the index's queries; append what compresses its keys. `shape`: its heads and their size."""
+    """Rotate the index's queries; append what its keys are compressed from. `shape`: the index's (of_index)."""
     assert cache.compressed
     assert cache.compressed.index
     ops.add(
@@ -134,15 +135,15 @@ def append_to_index(ops: OpList, given: Appended, cache: Cache, shape: Compresse
 
 @dataclass(frozen=True)
 class Compressor:
-    """What compresses keys: `terms` (ratio, cols) of the scores of each position, and the norm of a compressed key."""
+    """The weights that compress keys."""
 
-    terms: Weight
-    norm: Weight
+    terms: Weight  # (ratio, cols): added to the scores of each of a key's positions
+    norm: Weight  # (size): of the compressed key
     rope: Rope
 
 
 def compress(ops: OpList, given: Compressor, cache: Cache, shape: CompressedShape, eps: float) -> None:
-    """Append the compressed keys whose last position is the batch's."""
+    """Append the compressed keys whose last position is in the batch."""
     assert cache.compressed
     _compress(ops, given, cache.compressed, shape, eps, cache.layout)
 
@@ -150,9 +151,9 @@ def compress(ops: OpList, given: Compressor, cache: Cache, shape: CompressedShap
 def choose(
     ops: OpList, given: Compressor, q: Buffer, weights: Columns, cache: Cache, shape: CompressedShape, eps: float
 ) -> Buffer:
-    """The mask of the positions whose compressed keys each token attends to. `shape`: the index's heads and size.
+    """Append the index's compressed keys; return the mask of the positions whose compressed keys a token attends to.
 
-    `q` (n, heads * size): its queries, rotated. Its keys are appended first.
+    `q` (n, heads * size): the index's rotated queries. `shape`: the index's (of_index).
     """
     assert cache.compressed
     found = cache.compressed.index
@@ -183,11 +184,11 @@ def _compress(
 
 @dataclass(frozen=True)
 class Attended:
-    """What attention reads beside queries and keys. `mask`: of the positions whose compressed keys count; None: all."""
+    """What attention reads beside queries and keys."""
 
-    sinks: Weight  # (heads): a score more, which has no value
+    sinks: Weight  # (heads): attention sinks, scores without a value
     rope: Rope
-    mask: Buffer | None = None
+    mask: Buffer | None = None  # (n, words): a bit for each position whose compressed key counts; None: all count
 
 
 def attend(ops: OpList, q: Buffer, cache: Cache, shape: CompressedShape, given: Attended, scale: float) -> Buffer:
@@ -212,5 +213,5 @@ def attend(ops: OpList, q: Buffer, cache: Cache, shape: CompressedShape, given: 
 
 
 def _blocks(found: Compressed) -> dict[str, int]:
-    """The #params of wgsl/lib/blocks.wgsl."""
+    """The #params of wgsl/lib/blocks.wgsl that paging has not."""
     return {"BLOCKS_TABLE": found.table, "STEP": found.step, "BLOCK_WIDTH": found.keys.shape[1]}

@@ -91,16 +91,16 @@ def choose(ops: OpList, given: Indexed, cache: Cache, shape: IndexShape) -> Buff
 
 @dataclass(frozen=True)
 class Scored:
-    """What scores are computed from. `paging`: the #params that say where `keys` are."""
+    """What scores are computed from."""
 
     q: Buffer  # (n, heads * size), rotated
-    weights: Columns | None  # of the heads
+    weights: Columns | None  # (n, heads); None: all are 1
     keys: Buffer
-    paging: dict[str, int]
+    paging: dict[str, int]  # the #params that say where keys are
 
 
 def choose_scored(ops: OpList, given: Scored, shape: IndexShape) -> Buffer:
-    """The mask of the positions that each token attends to, by the scores of the keys that it sees."""
+    """The mask (n, words) of the positions that each token attends to: those whose keys have the highest scores."""
     chosen = mask(ops)
     width = BITS * chosen.shape[1]
     tokens = max(1, min(ops.batch, SCORE_BYTES // (4 * width)))

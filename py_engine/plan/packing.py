@@ -1,11 +1,11 @@
-"""Packing: several sequences computed as one, so that short sequences fill a batch.
+"""Packing: several short sequences are computed as one, and so fill a batch.
 
 The sequences, called segments, follow each other in the positions of one sequence and share its block table. Rotation
 counts from a segment's beginning, and its tokens see only each other. The state buffer holds the segment of each token
 of the batch (wgsl/lib/segments.wgsl).
 
-Prompts of several requests are packed, too: each begins with a page of its own, so that the shared block table can list
-the pages of all of them.
+Prompts of several requests are packed, too. Each begins with a new page, so that the shared block table can list every
+request's own pages.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def packed(plan: Plan, ops: Sequence[Op]) -> list[Op]:
 def packs_prompts(plan: Plan, end: Buffer, batch_end: Buffer) -> bool:
     """Whether a batch may hold prompts of several requests.
 
-    Not if layers have states, or if the logits need more than the hidden states: of prompts `end`, of small batches
-    `batch_end`.
+    Not if layers have recurrent states, or if logits are made of more than the hidden states after the layers: `end` of
+    a prompt's batch, `batch_end` of a small batch.
     """
     if plan.recurrent or not plan.causal or PACKED not in plan.lists:
         return False
@@ -62,7 +62,8 @@ def packs_prompts(plan: Plan, end: Buffer, batch_end: Buffer) -> bool:
 def packed_prompts(prompts: Sequence[list[int]], page: int) -> PackedBatch:
     """Whole prompts as one batch, each from a new page on. Row i of the results is prompt i's.
 
-    Tokens between two prompts fill a page: they are a segment of their own, whose row follows those of the prompts.
+    The tokens that fill the last page of a prompt are a segment of their own; the row of all these segments follows
+    those of the prompts.
     """
     ids, segments = array("I"), array("I")
     for row, prompt in enumerate(prompts):

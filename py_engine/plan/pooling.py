@@ -20,7 +20,7 @@ def pool(ops: Ops, x: Buffer, kind: str, name: str) -> None:
 
 
 def last_rows(ops: Ops, x: Buffer, y: Buffer) -> None:
-    """Copy the row of each segment's last token from x to the segment's row of y, which has rows of the same width."""
+    """Copy the row of each segment's last token from x (n, cols) to the segment's row of y (rows, cols)."""
     _add_pool(ops, x, "last", y)
 
 

@@ -27,7 +27,7 @@ class Routing:
     groups_used: int = 0  # experts are chosen from the groups whose two best have the largest sums
     sharing: int = 1  # neighbouring experts that share a network
     factors: Weight | None = None  # of each expert's weights (experts)
-    table: Weight | None = None  # (vocabulary, used): the experts of each token, whole numbers (Weights.integers())
+    table: Weight | None = None  # (vocabulary, used), from Weights.integers(): the experts of each token
 
     @property
     def networks(self) -> int:

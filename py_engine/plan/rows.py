@@ -102,7 +102,10 @@ def unfold(ops: OpList, x: Buffer, cols: int, chosen: Buffer, dtype: str = "") -
 
 
 def nearest_code(ops: OpList, x: Buffer, book: Weight, taps: Buffer, tap: int, codes: int, row0: int) -> None:
-    """Set a tap of each row to `row0` + the nearest of a codebook's first `codes` rows; subtract that row from x."""
+    """Set tap `tap` of each row of x to `row0` + the nearest of a codebook's first `codes` rows; subtract that row.
+
+    x (n, book.cols); taps (n, taps, 2).
+    """
     ops.add(
         "nearest_code",
         {"QUANT": book.layout.fragment, "COLS": book.cols, "WG": CODE_THREADS},

@@ -248,7 +248,7 @@ class Weights:
             raise WispError(f"Tensor {tensor} is {info.type.name}; vectors must be F32.", "unsupported_quantization")
 
     def integers(self, tensor: str, rows: int, cols: int) -> Weight:
-        """A table of whole numbers of 32 bits. Its type is F32, whose bytes no one changes on their way."""
+        """A table of 32-bit integers (rows, cols). Declared as F32, whose bytes are uploaded as they are."""
         info = self.header.tensors.get(tensor)
         if info is None:
             raise missing_tensor(tensor, self.header.architecture)

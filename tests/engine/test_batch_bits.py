@@ -26,12 +26,7 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("lavapipe", "latent/deepseek32-top6.F16", "f16", {}),  # latents, an index
     ("lavapipe", "latent/glm5-next-top8.F16", "f16", {}),  # an index that joins keys
     ("lavapipe", "qwen35/qwen4exp-top8.F16", "f32", {"f16": False}),  # the same before their norm
-    (
-        "lavapipe",
-        "latent/deepseek4-top3.F16",
-        "f16",
-        {},
-    ),  # compressed keys, an index of them, experts that the token chooses
+    ("lavapipe", "latent/deepseek4-top3.F16", "f16", {}),  # compressed keys, their index, experts by token
     (WIDE, "gemma/gemma3n.F16", "f16", {}),  # several residual streams, sparse gates, shared caches
 ]
 

@@ -26,7 +26,7 @@ Results = dict[tuple[str, str, str], list[tuple[str, bool]]]  # (table, row, col
 
 @cache
 def about(golden: str) -> tuple[str, frozenset[str]]:
-    """(architecture, types of matrices) of a golden's file, "folder/name". Tables of whole numbers are no matrices."""
+    """(architecture, types of matrices) of a golden's file, "folder/name". Tables of integers do not count."""
     data = (GOLDEN / f"{golden}.gguf").read_bytes()
     header = parse(data, len(data))
     types = {t.type.name for t in header.tensors.values() if len(t.shape) > 1}

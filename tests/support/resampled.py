@@ -1,4 +1,4 @@
-"""Clips at another rate, as llama.cpp's reader makes them: a Butterworth low-pass of fourth order, straight lines."""
+"""Clips at another rate, as llama.cpp's reader makes them: a Butterworth low-pass, then linear interpolation."""
 
 from math import cos, pi, sin
 from typing import Any
@@ -18,7 +18,7 @@ def resampled(samples: Array, rate: int, wanted: int) -> Array:
 
 
 def _low_pass(samples: Array, ratio: float) -> Array:
-    """Without frequencies above `ratio` times the Nyquist frequency."""
+    """Remove frequencies above `ratio` times the Nyquist frequency, by a Butterworth filter of fourth order."""
     found = samples.astype(np.float32)
     for stage in (1, 3):
         alpha = sin(pi * ratio) * cos(stage * pi / 8)

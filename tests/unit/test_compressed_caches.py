@@ -1,4 +1,4 @@
-"""Compressed keys in requests: side by side, after a known beginning, after another end of it, with drafts, stored.
+"""Compressed keys in requests: side by side, after a cached prefix, in whole or in part, and with drafts.
 
 A prompt of 150 tokens has compressed keys of every kind, and freed pages before its window.
 """
@@ -30,7 +30,7 @@ async def engine(path: Path, kind: str) -> Engine:
 
 
 async def test_pages_before_the_windows_are_freed() -> None:
-    """Else the other tests would not notice a position too few in a window's pages."""
+    """Otherwise the other tests would not notice if a window's pages held too few positions."""
     plan = (await engine(MODELS[1], "numpy")).plan
     assert [group.window for group in plan.page_groups] == [128, 0]
     assert plan.page_groups[0].most < plan.page_groups[1].most
@@ -47,8 +47,8 @@ async def test_several_requests_get_the_answers_that_they_get_alone(path: Path, 
 
 
 @engines
-async def test_a_known_beginning_has_its_keys(path: Path, kind: str) -> None:
-    """Of the prompt, of the answer, and before another end of it, in the middle of a key's positions or not."""
+async def test_a_cached_prefix_has_its_keys(path: Path, kind: str) -> None:
+    """The prompt, the answer, and parts of both that end between keys or in the middle of a key's positions."""
     used = await engine(path, kind)
     text = await collect(used, LONG, WARM, 30)
     for ids in ([*LONG, *text, 7, 9], LONG, [*LONG, *text[:9], 8, 8], [*LONG[:129], 3, 5], [*LONG[:66], 3]):

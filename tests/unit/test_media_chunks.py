@@ -54,13 +54,13 @@ def test_chunks_are_llama_cpps(name: str, case_id: str) -> None:
             # float32's rounding in llama.cpp; some types divide the logarithms of squares by their deviation
             audio = model.projector.need_audio()
             limit = 5e-4 if audio.kernel else 2e-4
-            if audio.rate > RATE:  # frequencies that these clips lack, of samples that are equal to 3e-7
+            if audio.rate > RATE:  # at frequencies that the clips lack, logarithms magnify what samples differ by, 3e-7
                 limit = 1e-3
             np.testing.assert_allclose(chunk.part.mel[:, frames], mel, atol=limit)
 
 
 def _assert_pixels_are(piece: Piece, wanted: dict[str, Any], sampled: np.ndarray[Any, Any]) -> None:
-    """Bytes are equal. Other numbers are within a 256th; where llama.cpp's stop at a pixel's edge, ours do, too."""
+    """Bytes are equal; values finer than bytes are within a 256th."""
     if "sha256" in wanted:
         assert sha256(piece.pixels) == wanted["sha256"]
         return

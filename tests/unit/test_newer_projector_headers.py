@@ -1,4 +1,4 @@
-"""Headers of projectors that Wisp took up last: Step3-VL's, dots3-note's, D1-Omni's and MiMo's."""
+"""Headers of the projectors of Step3-VL, dots3-note, D1-Omni and MiMo, and of norms that a file may lack."""
 
 from dataclasses import replace
 from typing import Any

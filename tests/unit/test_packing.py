@@ -98,7 +98,7 @@ def test_packed_sequences_do_not_see_each_other(path: Path) -> None:
     st.sampled_from([1, 8, 16]),
 )
 def test_every_prompt_begins_with_a_page(prompts: list[list[int]], page: int) -> None:
-    """What is between two prompts sees only itself, and has a row that no prompt has."""
+    """Tokens between two prompts see only each other, and have a row that no prompt has."""
     batch = packed_prompts(prompts, page)
     segments = np.array(batch.segments).reshape(-1, SEGMENT_WORDS)
     assert len(batch.ids) == len(segments) <= sum(-(-len(prompt) // page) * page for prompt in prompts)
@@ -123,8 +123,8 @@ def logits_after(model: cpu.Cpu, ids: list[int], seq: int, token: int) -> list[n
 
 
 @pytest.mark.parametrize("name", PROMPTED)
-def test_packed_prompts_are_those_of_each_alone(name: str) -> None:
-    """Logits after each prompt, and after a token that is decoded next to the pages that the prompt has filled."""
+def test_packed_prompts_have_the_logits_of_each_alone(name: str) -> None:
+    """After each prompt, and after one more token, which reads the pages that the prompt has filled."""
     path, page = GOLDEN / f"{name}.F16.gguf", 16
     model = load(path, 128, 128, page=page)
     random = np.random.default_rng(8)
@@ -151,5 +151,6 @@ def test_packed_prompts_are_those_of_each_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNPACKED)
-def test_models_with_states_and_diffusion_models_pack_no_prompts(name: str) -> None:
+def test_prompts_of_some_models_are_not_packed(name: str) -> None:
+    """With recurrent states, or diffusion."""
     assert PACKED_LAST not in load(GOLDEN / f"{name}.F16.gguf", 128, 128, page=16).plan.lists

@@ -1,5 +1,5 @@
-// Where compressed keys are in their cache: a page has a place for each STEP positions. A key's place is that of the last of
-// the positions that it compresses, which no other key's last position shares.
+// Where compressed keys are in their cache. A page has a place for every STEP of its positions; a key is at the place of the last
+// position that it compresses. Last positions are at least STEP apart, so no two keys share a place.
 #param PAGE // positions of a page
 #param PAGES // entries of a block table: pages of a context
 #param BLOCKS_TABLE // index in state.tables of the first sequence's table

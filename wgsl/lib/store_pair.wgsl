@@ -1,4 +1,4 @@
-// Stores two neighbouring values in CACHE, an array of u32 which has f16 in pairs, or f32.
+// Stores two neighbouring values in CACHE, an array of u32: pairs of f16, or f32.
 #param KV // element type: "f16" or "f32"
 
 fn store_pair(at: u32, v: vec2f) { // at: even index of a value

@@ -1,6 +1,6 @@
 // Codebook types: a code of four bits stands for one of 16 signed bytes. Byte j of a group has element j in its low nibble and
-// element j + 16 in its high nibble. The fragment of a book makes numbers of all codes of a word at once, for instance each bit of
-// them as a Boolean expression of the codes' bits. To look one number up after the other takes twice as long.
+// element j + 16 in its high nibble. The fragment of a book converts all codes of a word at once: to look one number up after the
+// other takes twice as long. It computes each bit of the numbers from the codes' bits, or the numbers by a polynomial.
 #include "quants/groups.wgsl"
 
 struct Numbers {

@@ -4,10 +4,10 @@
 #param HALF_BITS
 
 #if F16 and HALF_BITS
-// Two codes at a time, in packed f16, which GPUs compute on other units than integers. A polynomial of the code less 9 is within
-// 0.38 of every number, whether fma() rounds once or twice. The sum with 1536 is a whole number, and the low byte of its
-// mantissa that number's.
-fn iq4_pair(c: vec2<f16>) -> u32 { // into bytes 0 and 2
+// Two codes at a time, in packed f16, which GPUs compute on other units than integers. A polynomial of degree 5 of c, a code
+// less 9, is within 0.38 of every number, whether fma() rounds once or twice. Between 1024 and 2048, f16 has whole numbers only:
+// so 1536 + the polynomial rounds to 1536 + the number, and the low byte of the mantissa is the number as a signed byte.
+fn iq4_pair(c: vec2<f16>) -> u32 { // two codes less 9 -> their numbers in bytes 0 and 2; bytes 1 and 3 are not used
   var v = fma(c, vec2<f16>(0.0001461505889892578), vec2<f16>(0.002178192138671875));
   v = fma(c, v, vec2<f16>(0.0794677734375));
   v = fma(c, v, vec2<f16>(0.2196044921875));
@@ -15,11 +15,13 @@ fn iq4_pair(c: vec2<f16>) -> u32 { // into bytes 0 and 2
   return bitcast<u32>(fma(c, v, vec2<f16>(1549)));
 }
 
-fn iq4_low(q: u32) -> u32 { // of the low nibbles of bytes 0 and 2. In the mantissa of 1024, a code is added to it
+// The numbers of the low nibbles of bytes 0 and 2. 0x6400 is 1024: a code in its mantissa makes it 1024 + the code.
+fn iq4_low(q: u32) -> u32 {
   return iq4_pair(bitcast<vec2<f16>>((q & 0x000f000fu) | 0x64006400u) - vec2<f16>(1033));
 }
 
-fn iq4_high(q: u32) -> u32 { // of the high nibbles: 16 times the code is added
+// The numbers of the high nibbles: here, 1024 + 16 times the code.
+fn iq4_high(q: u32) -> u32 {
   return iq4_pair(fma(bitcast<vec2<f16>>((q & 0x00f000f0u) | 0x64006400u), vec2<f16>(0.0625), vec2<f16>(-73)));
 }
 
@@ -50,7 +52,7 @@ fn book_numbers(q: vec4u) -> Numbers {
     nibbles_of(iq4_bit4(q, r1, r2, r3), iq4_bit5(l1, q, r1, r2), iq4_bit6(l2, l1, q, r1), ~q));
 }
 
-// Bits of the numbers, of bits 0 to 3 of the codes.
+// The bits of the numbers, from bits 0 to 3 of the codes.
 fn iq4_bit0(b0: vec4u, b1: vec4u, b2: vec4u, b3: vec4u) -> vec4u {
   return (b1 ^ b2 ^ (b3 & (b1 | ~b2))) | ~(b0 | b2);
 }

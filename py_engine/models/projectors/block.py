@@ -38,7 +38,7 @@ OLD = {
 }
 
 
-BARE = re.compile(r"[va]\.blk\.\d+\.ln[12]")  # norms that may have no weights, as in llama.cpp
+BARE = re.compile(r"[va]\.blk\.\d+\.ln[12]")  # names of norms that may lack weights, as in llama.cpp
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Block:
         self.feed_forward(x)
 
     def feed_forward(self, x: Buffer) -> None:
-        """x += feed-forward network; x *= the block's scale."""
+        """x += feed-forward network; x *= the block's scale, if it has one."""
         w, b = self.stages.w, self.b
         normed = self.norms.apply(b + "ln2", x, "normed", for_product=True)
         if mixture.has_experts(self.stages, b):

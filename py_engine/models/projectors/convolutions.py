@@ -12,7 +12,7 @@ def halved(size: int) -> int:
 
 
 def convolved(s: Stages, x: Buffer, name: str, cols: int, activation: str = "gelu_erf") -> Buffer:
-    """activation(x times the kernel + bias), f32."""
+    """activation(x times the kernel + bias), f32 (n, width). x (n, cols): unfolded."""
     w, ops = s.w, s.ops
     width = w.rows(name + ".weight")
     bias = w.optional_vector((name + ".bias", width))

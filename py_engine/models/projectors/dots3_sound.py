@@ -1,7 +1,7 @@
-"""dots3-note's encoder of sound: three convolutions, blocks whose heads rotate by half, and two layers.
+"""dots3-note's encoder of sound: three convolutions, blocks that rotate half of each head, and two layers.
 
-The convolutions have hundreds of channels: those of a minute at once would need half a gigabyte. So they are computed
-part by part, in the same buffers. A part also has the rows of the part before that its first token needs.
+The convolutions have hundreds of channels: their results for a minute would take half a gigabyte. So they are computed
+part by part, in the same buffers. A part also computes the rows before it that its first token needs.
 Source: dots3note.cpp in llama.cpp's tools/mtmd/models.
 """
 

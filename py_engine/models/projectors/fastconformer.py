@@ -60,7 +60,7 @@ def build(s: Stages) -> EncoderPlan:
 
 
 def _with_residual(s: Stages, x: Buffer, cols: int) -> EncoderPlan:
-    """D1-Omni: a last layer, and two more whose result is added to its."""
+    """D1-Omni's end: a layer, then a residual block of a norm and two layers."""
     w, ops, names = s.w, s.ops, [f"mm.a.mlp.{i}" for i in range(3, 7)]
     width, inner = (w.rows(names[i] + ".weight") for i in (0, 2))
     y = output(s, width)

@@ -1,7 +1,7 @@
 """MiMo-V2.5's encoders of sound: the first one's rows become codes; the second reads groups of these codes' embeddings.
 
-The first is Whisper's with rotations, whose rows see earlier ones only. A row's codes are the nearest row of a first
-codebook, that nearest to what is left in a second one, and so on.
+The first is Whisper's with rotations, whose rows see earlier ones only. A row's codes come from residual vector
+quantization: the nearest row of the first codebook, then that of the second one nearest to the difference, and so on.
 Source: mimo-audio.cpp in llama.cpp's tools/mtmd/models.
 """
 
@@ -19,7 +19,7 @@ from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rows import Parts, copy_columns
 
-SKIPPED = 2  # the block whose stream is added to the last one's. llama.cpp takes it between attention and network
+SKIPPED = 2  # the block with a skip connection to the last one's output. llama.cpp takes it before the block's network
 BLOCKS_PER_SUBMIT = 4
 FRAMES = 100 * MAX_SECONDS["mimo_audio"] + 1  # of the longest clip
 
@@ -50,7 +50,7 @@ def build(s: Stages) -> EncoderPlan:
 
 
 def _encode(s: Stages, norms: Norms, x: Buffer, most: int) -> None:
-    """The first encoder's blocks, in place, and what is added to their result."""
+    """x = the output of the first encoder's blocks for x + the skip connection."""
     assert s.tower.coded is not None
     rope, cache, n = s.rope(neox=True), s.cache(), s.tower.embedding_length
     skipped = s.ops.rows("skipped", n)
@@ -81,7 +81,7 @@ def _coded(s: Stages, residual: Buffer) -> Buffer:
 
 
 def _codes(s: Stages, name: str, count: int, least: int) -> int:
-    """Codes that each of `count` codebooks of a tensor has room for."""
+    """Rows of each of a tensor's `count` codebooks: the largest one's codes, or more; smaller ones are padded."""
     info = s.w.header.tensors.get(name + ".weight")
     if info is None:
         raise WispError(f"The projector lacks the tensor {name}.weight.", "missing_tensor")
@@ -91,7 +91,7 @@ def _codes(s: Stages, name: str, count: int, least: int) -> int:
 
 
 def _read_groups(s: Stages, codes: Buffer, most: int) -> Buffer:
-    """The second encoder, whose groups of rows see themselves. The last group is filled up with zeros."""
+    """The second encoder, whose rows see their own group only. Zeros fill the last group."""
     tower, n = s.tower, s.tower.embedding_length
     assert tower.coded is not None
     ops = s.begin("padded", most)

@@ -11,7 +11,7 @@ from py_engine.plan import experts
 from py_engine.plan.plan import Buffer
 from py_engine.plan.routing import Routing, choose_experts
 
-AFTER = ("ls2.weight", "ffn_post_norm.weight", "out_scale.weight")  # what no published encoder has beside experts
+AFTER = ("ls2.weight", "ffn_post_norm.weight", "out_scale.weight")  # no published encoder has these beside experts
 
 
 def has_experts(s: Stages, b: str) -> bool:
@@ -20,7 +20,7 @@ def has_experts(s: Stages, b: str) -> bool:
 
 
 def add(s: Stages, b: str, normed: Buffer, x: Buffer) -> None:
-    """x += the mixture's output for the normalised rows."""
+    """x += the mixture's output for `normed`, the normalised rows of x."""
     tower, w, ops, n = s.tower, s.w, s.ops, s.tower.embedding_length
     if tower.activation != "silu" or any(b + name in w for name in AFTER):
         raise WispError("This kind of projector is not supported yet.", "unsupported_architecture")

@@ -1,4 +1,4 @@
-"""Step3-VL's end: two convolutions, each of which halves the sides of a picture's patches, then a layer.
+"""Step3-VL's end: two convolutions, each of which halves the sides of a picture's grid of patches, then a layer.
 
 Source: step3vl.cpp in llama.cpp's tools/mtmd/models.
 """
@@ -11,8 +11,8 @@ from py_engine.plan import rows
 from py_engine.plan.encoder import EncoderPlan
 from py_engine.plan.plan import Buffer
 
-HALVES, QUARTERS = "halves_kernel", "tokens_kernel"  # taps of the convolutions
-KERNEL = 9  # places of one
+HALVES, QUARTERS = "halves_kernel", "tokens_kernel"  # inputs: taps of the two convolutions
+KERNEL = 9  # places of a kernel of 3 x 3
 
 
 def build(s: Stages, x: Buffer) -> EncoderPlan:
@@ -26,7 +26,7 @@ def build(s: Stages, x: Buffer) -> EncoderPlan:
 
 
 def _convolved(s: Stages, x: Buffer, name: str, cols: int, taps: str) -> Buffer:
-    """A convolution of 3 x 3 rows of x with a stride of 2."""
+    """A convolution over x (n, cols) with a kernel of 3 x 3 patches and a stride of 2. `taps`: the input's name."""
     w, width = s.w, s.w.rows(name + ".weight")
     y = rows.unfold(s.ops, x, cols, s.taps(taps, KERNEL))
     weight, bias = w.matrix(name + ".weight", width, KERNEL * cols), w.optional_vector((name + ".bias", width))

@@ -101,7 +101,7 @@ class Tower:
 
     @property
     def square(self) -> int:
-        """Patches along a side of the squares whose rows follow each other."""
+        """Patches along a side of the squares by which patches are ordered. step3vl's are ordered line by line."""
         return 1 if self.kind == "step3vl" else self.merge
 
     @property

@@ -154,7 +154,7 @@ def head_norms(before: str, length: int) -> Change:
 
 
 def cut(before: str, end: str, length: int) -> Change:
-    """The first values of vectors."""
+    """Keep the first `length` values of vectors."""
 
     def change(file: GgufFile) -> None:
         for name in file.tensors:

@@ -129,7 +129,7 @@ def of_inputs(want: media_model.Chunk, chunk: MediaChunk, projector: Projector) 
         theirs = given.reshape(given.shape[-2:])
         if theirs.shape != ours.shape:
             return f"a spectrum of {ours.shape}, {theirs.shape} in llama.cpp"
-        if projector.need_audio().type == "mimo_audio":  # logarithms of float32's noise, in quiet frequencies
+        if projector.need_audio().type == "mimo_audio":  # logarithms magnify float32's noise where it is quiet
             theirs, ours = np.exp(theirs), np.exp(ours)
         off = float(np.abs(theirs - ours).max())
         return "" if off <= MEL * max(1, float(np.abs(theirs).max())) else f"spectra differ by {off:.3g}"

@@ -1,4 +1,4 @@
-"""The metadata and tensors of attention to compressed keys, and experts that the token chooses."""
+"""Random metadata and tensors of attention to compressed keys, and of experts that the token chooses."""
 
 import numpy as np
 
@@ -64,7 +64,7 @@ def add_attention(file: GgufFile, c: Settings, prefix: str, ratio: int) -> None:
 
 
 def add_compressor(file: GgufFile, c: Settings, name: str, size: int, ratio: int, parts: int) -> None:
-    """What makes keys of `size` values; `parts`: 2 if a key also has the positions of the one before it."""
+    """Add what compresses keys to `size` values. `parts`: 2 if a key is also made of the positions before."""
     file.matrix(f"{name}_compressor_kv.weight", parts * size, c["n_embd"])
     file.matrix(f"{name}_compressor_gate.weight", parts * size, c["n_embd"], gain=2.0)
     file.matrix(f"{name}_compressor_ape.weight", ratio, parts * size, std=1.0, float32=not c.get("small_terms"))

@@ -38,7 +38,10 @@ def add(file: GgufFile, c: dict[str, Any]) -> None:
 
 
 def block(file: GgufFile, b: str, n: int, *, whisper: bool) -> None:
-    """A block with biases, but of keys; of the second encoder, with a gate and biases of queries, keys and values."""
+    """A block of the first encoder (`whisper`), with all biases but those of keys, or of the second, with a gate.
+
+    The second encoder's blocks have biases of queries, keys and values only.
+    """
     for name in ("ln1", "ln2"):
         file.norm(b + name, n, bias=whisper)
     for name in ("attn_q", "attn_k", "attn_v", "attn_out"):

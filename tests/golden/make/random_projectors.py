@@ -66,7 +66,7 @@ def linear(file: GgufFile, name: str, out: int, cols: int, *, bias: bool = True,
 
 
 def block(file: GgufFile, c: Settings, i: int, *, fused: bool = False, gate: bool = False, **has: Any) -> None:
-    """A transformer block. `has`: norm_bias, bias (of attention), ffn_bias, network; all but the first."""
+    """A transformer block. `has`: norm_bias, bias (of attention), ffn_bias, network; by default, all but the first."""
     b, n, inner, head = f"v.blk.{i}.", c["n_embd"], c["n_ff"], c.get("head_dim", c["n_embd"] // c["n_head"])
     q, kv = c["n_head"] * head, c.get("n_kv", c["n_head"]) * head
     bias, ffn_bias = has.get("bias", True), has.get("ffn_bias", True)

@@ -140,7 +140,7 @@ class Recorder:
     def pixels(self, given: np.ndarray) -> np.ndarray:
         """The bytes (height, width, 3) that an encoder's input (1, 3, height, width) was made of.
 
-        Of a type whose resized pixels are no bytes: these numbers, float32, in units of a byte.
+        Of types in FINE, the numbers that are finer than bytes: float32, in units of a byte.
         """
         mean, deviation = (np.array(values, np.float32) for values in (self.mean, self.deviation))
         values = given[0].transpose(1, 2, 0)

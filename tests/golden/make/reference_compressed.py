@@ -1,6 +1,6 @@
 """DeepSeek V4 in float64: attention to a window's keys and to compressed keys, which are also the values.
 
-A compressed key is a mean of several positions' keys, weighted by a softmax over scores for each of its values.
+A compressed key is a mean of several positions' values, weighted by a softmax over their scores, column by column.
 """
 
 import math

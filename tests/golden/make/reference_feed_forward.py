@@ -26,7 +26,7 @@ NORMALIZED_EXPERTS |= {
 }  # the chosen experts' weights sum to 1
 SWIGLU_OAI = {"gpt-oss", "minimax-m3"}  # whose gates and what they scale have limits
 SIGMOID = 2  # of expert_gating_func
-SQUARE_ROOT = 4  # of softplus
+SQRT_SOFTPLUS = 4  # a value of expert_gating_func
 SIGMOID_ROUTERS = {"llama4", "mimo2", "step35", "glm-dsa", "hy_v3", "cohere2moe", "laguna", "k2-horizon"}  # by default
 SIGMOID_ROUTERS |= {"glm5-next"}
 LIMITED_FIRST = ("glm5-next", "deepseek4")  # whose gates have their limits before the activation, too
@@ -129,7 +129,7 @@ def mixture(
     logits = model.linear(routed, prefix + "ffn_gate_inp")
     sigmoid = model.key("expert_gating_func", SIGMOID if model.architecture in SIGMOID_ROUTERS else None) == SIGMOID
     probabilities = logits if gpt_oss else 1 / (1 + np.exp(-logits)) if sigmoid else softmax(logits)
-    if model.key("expert_gating_func") == SQUARE_ROOT:
+    if model.key("expert_gating_func") == SQRT_SOFTPLUS:
         probabilities = np.sqrt(np.logaddexp(0, logits))
     bias = model.tensors.get(prefix + "exp_probs_b.bias", model.tensors.get(prefix + "exp_probs_b"))
     if bias is not None:
