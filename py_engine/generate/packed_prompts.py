@@ -50,7 +50,7 @@ class Packer:
         if len(unit) < 2 or not runner.prepared_packed([one.cache.number for one in unit]):
             return None
         parts = [(one, part) for one in unit if (part := _whole(one, runner)) is not None]
-        if len(parts) < 2:
+        if len(parts) < 2 or parts[0][0] is not first:  # or others might pass it again and again
             return None
         tokens = _feed(parts, runner)
         for one, part in parts:
