@@ -21,7 +21,7 @@ const LONG = 8192;
 const STREAMS = 4; // that run beside a long prompt
 const SEEDS = 8;
 const SAMPLED = { temperature: 0.8, top_p: 0.95 };
-const CONCURRENT = 8; // requests whose steps are timed
+const CONCURRENT = 8; // requests whose steps or first tokens are timed
 // An array of such objects without end: in random models, its mask changes most tokens.
 const ITEM = {
   type: "object",
@@ -127,6 +127,21 @@ const MEASURES = {
   greedy: async (engine, tokens) => [["greedy", "tok/s", await rate(engine, 1, tokens, 0, {})]],
   requests: (engine, tokens, round) => rates(engine, COUNTS, tokens, round),
   many: (engine, tokens, round) => rates(engine, MANY, tokens, round),
+  fresh: async (engine, tokens, round) => {
+    const begun = performance.now();
+    const answers = await Promise.all(
+      Array.from({ length: CONCURRENT }, (_, i) =>
+        answer(engine, ids(PROMPT, 1000 * round + 500 + i), tokens, { ...SAMPLED, seed: 32 * round + i }),
+      ),
+    );
+    const all = (1000 * CONCURRENT * tokens) / (performance.now() - begun);
+    const firsts = answers.map(({ first }) => first).sort((a, b) => a - b);
+    return [
+      ["8 requests, new prompts", "tok/s", all],
+      ["the first one's first token", "ms", firsts[0]],
+      ["the last one's first token", "ms", firsts[CONCURRENT - 1]],
+    ];
+  },
   steps: async (engine, tokens, round) => [["a step of 8 requests", "ms", await stepOfEight(engine, tokens, round)]],
   held: async (engine, tokens, round) => [
     ["no schema", "tok/s", await decoding(engine, tokens, round)],

@@ -1,14 +1,16 @@
 """Two builds of Wisp on the same models by turns, in one page: what a change brings, or costs.
 
 .venv/bin/python -m bench.builds BEFORE [NOW] --model FILE ... [--rounds 4]
-    [--what greedy,requests,many,steps,held,first,long,beside,texts] [--instant]
+    [--what greedy,requests,many,fresh,steps,held,first,long,beside,texts] [--instant]
 
 BEFORE and NOW are copies of dist/ (NOW: dist/ as it is built from this tree). The same folder twice compares options of
 load(): --options-before '{"mtp": false}' --options-now '{"speculation": true}'. `--instant` measures the host where
 there is no GPU: dispatches have no workgroups. Medians of the rounds:
     greedy     one request of 128 tokens, tokens a second
-    requests   1, 2, 4 and 8 at once, temperature 0.8, top_p 0.95, a seed each; tokens a second in sum
+    requests   1, 2, 4 and 8 at once, temperature 0.8, top_p 0.95, a seed each; tokens a second in sum. The prompts are
+               the same in each round: the caches have them
     many       16 and 32 at once
+    fresh      8 at once with new prompts: also milliseconds until the first token of the first one, and of the last
     steps      milliseconds of a step of 8 requests, after all their prompts
     held       one request at temperature 0.8, without a schema, held to an array of strings, and to one of objects;
                tokens a second after the first text
@@ -32,7 +34,7 @@ from tools import dist
 from tools.paths import ROOT
 from tools.serve import Server
 
-MEASURES = ("greedy", "requests", "many", "steps", "held", "first", "long", "beside", "texts")
+MEASURES = ("greedy", "requests", "many", "fresh", "steps", "held", "first", "long", "beside", "texts")
 MEASURE = """async (asked) => (await import("/bench/builds.js")).measureBuilds(asked, () => {})"""
 
 

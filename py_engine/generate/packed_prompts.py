@@ -18,7 +18,7 @@ from py_engine.runners import PackingRunner, Row, Runner
 
 ALONE_MS = 60.0  # the most that a batch of prompts takes: all of their answers wait for its end
 BESIDE_MS = 45.0  # at most, beside streams, which get no token meanwhile
-MOST_PROMPTS = 8  # of a batch: with more, the device would wait until the host has prepared the next one
+MOST_PROMPTS = 8  # of a batch: the device reads one batch while the host prepares the next one
 
 
 class Packer:
