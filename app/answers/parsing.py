@@ -6,6 +6,7 @@ A parser is given pieces of text and returns deltas. Text that may become a mark
 from collections.abc import Iterable
 from typing import Protocol
 
+from app.answers.markers import Markers
 from app.openai.answers import Delta
 
 
@@ -37,30 +38,23 @@ class Until:
     """A filter that passes text on up to the first of some markers. Holds back text that may become one."""
 
     def __init__(self, markers: Iterable[str]) -> None:
-        self._markers = tuple(markers)
-        self._longest = max(map(len, self._markers), default=0)
+        self._markers = Markers(markers)
         self.held = ""
 
     def push(self, text: str) -> tuple[str, str | None, str]:
         """(text before any marker, the marker that was found, the text after it)."""
         text = self.held + text
-        found = [(at, -len(m), m) for m in self._markers if (at := text.find(m)) >= 0]
-        if found:
-            at, _, marker = min(found)
-            if any(len(m) > len(marker) and m.startswith(text[at:]) for m in self._markers):
-                self.held = text[at:]  # may become a longer marker
-                return text[:at], None, ""
-            self.held = ""
-            return text[:at], marker, text[at + len(marker) :]
-        keep = next(
-            (n for n in range(min(self._longest - 1, len(text)), 0, -1) if self._begins(text[-n:])),
-            0,
-        )
-        self.held = text[len(text) - keep :]
-        return text[: len(text) - keep], None, ""
+        if (found := self._markers.first(text)) is None:
+            return self._hold(text, len(text) - self._markers.undecided(text))
+        at, marker = found
+        if self._markers.may_grow(text[at:]):
+            return self._hold(text, at)
+        self.held = ""
+        return text[:at], marker, text[at + len(marker) :]
 
-    def _begins(self, end: str) -> bool:
-        return any(m.startswith(end) for m in self._markers)
+    def _hold(self, text: str, at: int) -> tuple[str, None, str]:
+        self.held = text[at:]
+        return text[:at], None, ""
 
 
 class ReasoningParser:

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from app.answers.markers import Markers
 from py_engine.plan.sampling import TokenLogprob
 from py_engine.text.tokenizer import TextStream
 
@@ -11,8 +12,7 @@ class StopStrings:
     """A filter that passes text on up to the first stop string. Holds back text that may become one."""
 
     def __init__(self, stops: Iterable[str] = ()) -> None:
-        self._stops = tuple(s for s in stops if s)
-        self._longest = max(map(len, self._stops), default=0)
+        self._stops = Markers(stops)
         self._held = ""
         self.stopped: str | None = None  # the stop string that ended the text
 
@@ -21,27 +21,18 @@ class StopStrings:
         if self.stopped is not None:
             return ""
         text = self._held + text
-        found = [(at, -len(stop), stop) for stop in self._stops if (at := text.find(stop)) >= 0]
-        if found:
-            at, _, self.stopped = min(found)
+        if found := self._stops.first(text):  # not Until: one that may become a longer one ends the text, too
+            at, self.stopped = found
             self._held = ""
-            return text[:at]
-        keep = self._undecided(text)
-        self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
+        else:
+            at = len(text) - self._stops.undecided(text)
+            self._held = text[at:]
+        return text[:at]
 
     def finish(self) -> str:
         """The text that was held back, at the end."""
         text, self._held = self._held, ""
         return text
-
-    def _undecided(self, text: str) -> int:
-        """Length of the longest suffix of `text` that is a prefix of a stop string."""
-        for length in range(min(self._longest - 1, len(text)), 0, -1):
-            end = text[-length:]
-            if any(stop.startswith(end) for stop in self._stops):
-                return length
-        return 0
 
 
 class AnswerStream:

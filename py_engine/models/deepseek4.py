@@ -13,17 +13,16 @@ from math import log
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
-from py_engine.models.common import count, dimension, natural, number, per_layer_limits, rope_base
+from py_engine.models.common import count, dimension, natural, number, rope_base
 from py_engine.models.decoder import Layer, normed
-from py_engine.models.glm5_next import STREAMS, feed_forward, stream_weights
+from py_engine.models.hyper_connections import STREAMS, MixedStreams, append_layers
 from py_engine.models.indexer import index_shape
-from py_engine.plan import compressed, latent, mixed_streams, streams
+from py_engine.plan import compressed, latent, streams
 from py_engine.plan.cache import Cache
 from py_engine.plan.compressed import OVERLAPPING, Appended, Attended, CompressedShape, Compressor
 from py_engine.plan.latent import Columns, HeadMatrices
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
-from py_engine.plan.quants import GROUP
 from py_engine.plan.rope import Rope, RopeSpec
 from py_engine.plan.weights import Weights, missing_tensor
 
@@ -40,9 +39,7 @@ class Config(config.Config):
     groups: int = 1  # of heads; each has an output matrix of its own to `rank` values
     rank: int = 0
     by_token: int = 0  # how many of the first layers choose experts by the token, from a table
-    stream_eps: float = 0.0
-    rounds: int = 1  # of the normalisation of the weights that mix streams
-    limits: tuple[tuple[float, float], ...] = ()  # of every layer: of the experts, of the shared one; 0: none
+    mixed: MixedStreams | None = None
 
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
@@ -50,8 +47,7 @@ class Config(config.Config):
         arch = header.architecture
         base = super().from_gguf(replace(header, metadata=header.metadata | {f"{arch}.attention.head_count_kv": 1}))
         base.need_mixture("DeepSeek V4")
-        if count(header, "hyper_connection.count") != STREAMS:
-            raise WispError(f"DeepSeek V4 needs {STREAMS} residual streams.", "unsupported_architecture")
+        mixed = MixedStreams.from_gguf(header, "DeepSeek V4", base.block_count)
         if natural(header, "expert_gating_func") != SQRT_SOFTPLUS:
             raise WispError("DeepSeek V4 needs experts chosen by sqrt(softplus).", "unsupported_architecture")
         ratios = _ratios(header, base.block_count)
@@ -63,8 +59,6 @@ class Config(config.Config):
                 f"Wisp cannot run {groups} groups of {base.head_count} heads with {rank} values each.",
                 "unsupported_architecture",
             )
-        exp, shexp = "swiglu_clamp_exp", "swiglu_clamp_shexp"
-        names = exp, exp if header.arch(shexp, None) is None else shexp
         return replace(
             base,
             ropes=_ropes(header, base.ropes[0], ratios),
@@ -73,17 +67,16 @@ class Config(config.Config):
             groups=groups,
             rank=rank,
             by_token=natural(header, "hash_layer_count"),
-            stream_eps=number(header, "hyper_connection.epsilon"),
-            rounds=max(1, natural(header, "hyper_connection.sinkhorn_iterations")),
-            limits=tuple(zip(*(per_layer_limits(header, name, base.block_count) for name in names), strict=True)),
+            mixed=mixed,
         )
 
     def layer(self, i: int) -> Config:
         """The hyperparameters of layer i."""
         assert self.mixture
-        routed, other = (f"clamped_silu<{limit}" if limit else "silu" for limit in self.limits[i])
+        assert self.mixed
+        experts, other = self.mixed.activations(i)
         mixture = replace(self.mixture, chosen_by_token=i < self.by_token)
-        return replace(self, activation=other, expert_activation=routed, mixture=mixture, compressed=self.shapes[i])
+        return replace(self, activation=other, expert_activation=experts, mixture=mixture, compressed=self.shapes[i])
 
 
 def _ratios(header: Header, blocks: int) -> tuple[int, ...]:
@@ -127,23 +120,15 @@ def _ropes(header: Header, rope: RopeSpec, ratios: tuple[int, ...]) -> tuple[Rop
 
 def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:
     """Append the layers; return a weighted sum of the streams (n, n_embd)."""
-    n = cfg.embedding_length
-    x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, n))
-    rows = streams.begin(ops, x, STREAMS, n, cfg.stream_eps)
-    for i in range(cfg.block_count):
-        layer = Layer(cfg.layer(i), w, ops, f"blk.{i}.", ropes[i], 0)
+    assert cfg.mixed
+
+    def attention(layer: Layer, i: int, x: Buffer) -> Buffer:
         if i >= cfg.by_token and (tensor := layer.b + "exp_probs_b.bias") not in w:
             raise missing_tensor(tensor, w.header.architecture)
-        weights = stream_weights(cfg, w, ops, rows, layer.b + "hc_attn")
-        out = _attention(layer, streams.merge(ops, rows, weights), caches[i])
-        mixed_streams.remix(ops, out, rows, weights, cfg.rounds)
-        weights = stream_weights(cfg, w, ops, rows, layer.b + "hc_ffn")
-        out = feed_forward(layer, streams.merge(ops, rows, weights))
-        mixed_streams.remix(ops, out, rows, weights, cfg.rounds)
-        if n % GROUP and ops.adapters.directions:
-            raise WispError(f"Control vectors of {n} values are not supported in DeepSeek V4.", "unsupported_adapter")
-        ops.end_layer(rows.rows)
-    matrix = w.matrix("output_hc_fn.weight", STREAMS, STREAMS * n)
+        return _attention(layer, x, caches[i])
+
+    rows = append_layers(cfg, cfg.mixed, w, ops, ropes, attention)
+    matrix = w.matrix("output_hc_fn.weight", STREAMS, STREAMS * cfg.embedding_length)
     terms = w.vector(("output_hc_scale.weight", 1), ("output_hc_base.weight", STREAMS))
     return streams.merge(ops, rows, streams.weights(ops, rows, matrix, terms, cfg.eps))
 

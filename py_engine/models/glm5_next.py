@@ -13,33 +13,20 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder, deepseek2
 from py_engine.models.bailing3 import decay_bound
-from py_engine.models.common import (
-    count,
-    dimension,
-    natural,
-    number,
-    optional_number,
-    per_layer_limits,
-    switch,
-    without_attention,
-)
-from py_engine.models.decoder import Layer, normed
+from py_engine.models.common import count, dimension, natural, optional_number, switch, without_attention
+from py_engine.models.decoder import Layer
+from py_engine.models.hyper_connections import MixedStreams, append_layers
 from py_engine.models.indexer import TYPES, index_shape, own_indices
-from py_engine.models.mixture import ExpertLayer
 from py_engine.models.recurrent import StateSpace
-from py_engine.plan import mixed_streams, streams
+from py_engine.plan import mixed_streams
 from py_engine.plan.cache import Cache
 from py_engine.plan.index import IndexShape
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer
-from py_engine.plan.quants import GROUP
 from py_engine.plan.rope import Rope
-from py_engine.plan.rows import zero
-from py_engine.plan.streams import Streams, StreamWeights
 from py_engine.plan.weights import Weights
 
 NEOX = False
-STREAMS = 4  # llama.cpp runs no other number
 UNIT_EPS = 1e-6  # of the delta nets' queries and keys, whatever that of norms is
 ASSUMED = 4  # rotated dimensions, while the other metadata of latent attention are read
 
@@ -48,11 +35,9 @@ ASSUMED = 4  # rotated dimensions, while the other metadata of latent attention 
 class Config(deepseek2.Config):
     """The hyperparameters."""
 
-    stream_eps: float = 0.0
-    rounds: int = 1  # of the normalisation of the weights that mix streams
+    mixed: MixedStreams | None = None
     index_of: IndexShape | None = None
     own_index: tuple[bool, ...] = ()  # of every layer
-    limits: tuple[tuple[float, float], ...] = ()  # of every layer: of the experts, of other networks; 0: none
 
     @classmethod
     def from_gguf(cls, header: Header) -> Config:
@@ -71,10 +56,6 @@ class Config(deepseek2.Config):
             decay_bound=bound, negative_rates=True, unit_eps=UNIT_EPS,
         )  # fmt: skip
         latent = replace(base.latent, nope=base.latent.nope + ASSUMED, rope=0)
-        exp, shexp = "swiglu_clamp_exp", "swiglu_clamp_shexp"
-        names = exp, exp if header.arch(shexp, None) is None else shexp
-        if count(header, "hyper_connection.count") != STREAMS:
-            raise WispError(f"GLM 5.3 needs {STREAMS} residual streams.", "unsupported_architecture")
         return replace(
             base,
             index_of=_index(header),
@@ -85,19 +66,18 @@ class Config(deepseek2.Config):
             recurrent=recurrent,
             attending=tuple(not state for state in recurrent),
             state_space=states.checked(),
-            stream_eps=number(header, "hyper_connection.epsilon"),
-            rounds=max(1, natural(header, "hyper_connection.sinkhorn_iterations")),
-            limits=tuple(zip(*(per_layer_limits(header, name, base.block_count) for name in names), strict=True)),
+            mixed=MixedStreams.from_gguf(header, "GLM 5.3", base.block_count),
         )
 
     def layer(self, i: int) -> Config:
         """The hyperparameters of layer i."""
-        routed, other = (f"clamped_silu<{limit}" if limit else "silu" for limit in self.limits[i])
+        assert self.mixed
+        experts, other = self.mixed.activations(i)
         index = None
         if self.attending[i]:
             assert self.index_of
             index = replace(self.index_of, own=self.own_index[i])
-        return replace(self, activation=other, expert_activation=routed, index=index)
+        return replace(self, activation=other, expert_activation=experts, index=index)
 
 
 def _own(header: Header, recurrent: Sequence[bool]) -> tuple[bool, ...]:
@@ -122,44 +102,14 @@ def _index(header: Header) -> IndexShape:
 
 def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cache]) -> Buffer:
     """Append the layers; return the mean of the streams (n, n_embd)."""
-    n = cfg.embedding_length
-    x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, n))
-    rows = streams.begin(ops, x, STREAMS, n, cfg.stream_eps)
-    for i in range(cfg.block_count):
-        layer = Layer(cfg.layer(i), w, ops, f"blk.{i}.", ropes[i], 0)
-        weights = stream_weights(cfg, w, ops, rows, layer.b + "hc_attn")
-        read = streams.merge(ops, rows, weights)
+    assert cfg.mixed
+
+    def attention(layer: Layer, i: int, x: Buffer) -> Buffer:
         if cfg.has_state(i):
-            out = layer.project_recurrent(layer.recurrent(read, caches[i]))
-        else:
-            out = layer.project_attention(layer.attention(read, caches[i]))
-        mixed_streams.remix(ops, out, rows, weights, cfg.rounds)
-        weights = stream_weights(cfg, w, ops, rows, layer.b + "hc_ffn")
-        out = feed_forward(layer, streams.merge(ops, rows, weights))
-        mixed_streams.remix(ops, out, rows, weights, cfg.rounds)
-        if n % GROUP and ops.adapters.directions:
-            raise WispError(f"Control vectors of {n} values are not supported in GLM 5.3.", "unsupported_adapter")
-        ops.end_layer(rows.rows)
-    return mixed_streams.mean(ops, rows)
+            return layer.project_recurrent(layer.recurrent(x, caches[i]))
+        return layer.project_attention(layer.attention(x, caches[i]))
 
-
-def stream_weights(cfg: config.Config, w: Weights, ops: Ops, rows: Streams, name: str) -> StreamWeights:
-    """The weights by which a block reads STREAMS streams, adds to them and mixes them. `name`: of their tensors."""
-    products = (2 + STREAMS) * STREAMS
-    matrix = w.matrix(name + "_fn.weight", products, STREAMS * cfg.embedding_length)
-    terms = w.vector((name + "_scale.weight", mixed_streams.KINDS), (name + "_base.weight", products))
-    return mixed_streams.weights(ops, rows, matrix, terms, cfg.eps)
-
-
-def feed_forward(layer: Layer, x: Buffer) -> Buffer:
-    """The output of the layer's experts, or of its network: (n, n_embd)."""
-    cfg, w, ops = layer.cfg, layer.w, layer.ops
-    if not cfg.mixture or layer.b + "ffn_gate_inp.weight" not in w:
-        return layer.project_feed_forward(layer.feed_forward(x))
-    out = ops.rows("experts_sum", cfg.embedding_length)
-    zero(ops, x, out, cfg.embedding_length)
-    ExpertLayer(cfg, cfg.mixture, w, ops, layer.b).add(out, *normed(cfg, w, ops, x, layer.b + cfg.ffn_norm))
-    return out
+    return mixed_streams.mean(ops, append_layers(cfg, cfg.mixed, w, ops, ropes, attention))
 
 
 output = decoder.output

@@ -11,16 +11,15 @@ from dataclasses import dataclass, replace
 from py_engine.files.gguf_header import Header
 from py_engine.models import decoder, deepseek2
 from py_engine.models.common import dimension, natural, number, per_layer_limits
-from py_engine.models.decoder import Layer, normed
+from py_engine.models.decoder import Layer
+from py_engine.models.hyper_connections import feed_forward
 from py_engine.models.indexer import index_shape, own_indices
-from py_engine.models.mixture import ExpertLayer
 from py_engine.plan import streams
 from py_engine.plan.cache import Cache
 from py_engine.plan.index import IndexShape
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope
-from py_engine.plan.rows import zero
 from py_engine.plan.streams import Streams, StreamWeights
 from py_engine.plan.weights import Weights
 
@@ -79,7 +78,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         attended = layer.attention(streams.merge(ops, rows, weights), caches[i])
         streams.spread(ops, layer.project_attention(attended), rows, weights, cfg.stream_factor)
         weights = _weights(cfg, w, ops, rows, layer.b + "hc_ffn", 2)
-        out = _feed_forward(layer, streams.merge(ops, rows, weights))
+        out = feed_forward(layer, streams.merge(ops, rows, weights))
         streams.spread(ops, out, rows, weights, cfg.stream_factor)
         ops.layer_ends.append((len(ops.ops), rows.rows))  # as in llama.cpp, control vectors change nothing
     return streams.merge(ops, rows, _weights(cfg, w, ops, rows, "output_hc", 1))
@@ -90,17 +89,6 @@ def _weights(cfg: Config, w: Weights, ops: Ops, rows: Streams, name: str, parts:
     matrix = w.matrix(name + "_fn.weight", count, cfg.streams * cfg.embedding_length)
     terms = w.vector((name + "_scale.weight", parts), (name + "_base.weight", count))
     return streams.weights(ops, rows, matrix, terms, cfg.eps)
-
-
-def _feed_forward(layer: Layer, x: Buffer) -> Buffer:
-    """The output of the layer's experts, or of its network: (n, n_embd)."""
-    cfg, w, ops = layer.cfg, layer.w, layer.ops
-    if not cfg.mixture or layer.b + "ffn_gate_inp.weight" not in w:
-        return layer.project_feed_forward(layer.feed_forward(x))
-    out = ops.rows("out", cfg.embedding_length)
-    zero(ops, x, out, cfg.embedding_length)
-    ExpertLayer(cfg, cfg.mixture, w, ops, layer.b).add(out, *normed(cfg, w, ops, x, layer.b + cfg.ffn_norm))
-    return out
 
 
 output = decoder.output
