@@ -76,7 +76,7 @@ void compress_work(const compress_call *r, u32 chunk, u32 chunks, u8 *scratch) {
     for (u32 k = 0; k < size; k++) key[k] /= totals[k];
     angles(AT(u32, r->freqs), half_dim, count - ratio, r->scale, sine, cosine);
     norm_rotate(key, key, size, r->rope, AT(f32, r->norm), r->eps, cosine, sine);
-    store_row(r->c, r->halves, BLOCK_AT(r, seq, pos), key, size);
+    store_row(r->c, r->halves, KEY_AT(r, seq, pos), key, size);
   }
 }
 
@@ -93,7 +93,7 @@ static void read_keys(const Keys *c, u32 first, u32 n, f32 *to) {
     const u32 is_near = k < c->near, cache = is_near ? r->k : r->c;
     const u32 pos = is_near ? c->end - c->near + k : c->begin + (k - c->near + 1) * r->ratio - 1;
     const size_t at = is_near ? (size_t)cache_row(r->state, r->table, r->pages, r->page, c->seq, pos) * r->size
-                              : BLOCK_AT(r, c->seq, pos);
+                              : KEY_AT(r, c->seq, pos);
     if (!r->halves) memcpy(to, AT(f32, cache) + at, 4 * r->size);
     for (u32 i = 0; r->halves && i < r->size; i += 4) wasm_v128_store(to + i, finite_halves(AT(u16, cache) + at + i));
   }

@@ -77,7 +77,7 @@ void index_scores_work(const index_scores_call *r, u32 chunk, u32 chunks, u8 *sc
     for (u32 s = begin; s < end; s++) {
       const u32 pos = r->pool > 1 ? segment(r->state, r->segments, m).first + (s + 1) * r->pool - 1 : s;
       const size_t row = cache_row(r->state, r->table, r->pages, r->page, seq, pos);
-      const f32 *key = AT(f32, r->k) + (r->block_width ? BLOCK_AT(r, seq, pos) : (row + 1) * r->row - r->size);
+      const f32 *key = AT(f32, r->k) + (r->key_width ? KEY_AT(r, seq, pos) : (row + 1) * r->row - r->size);
       f32 sum = 0;
       for (u32 h = 0; h < r->heads; h++) {
         const f32 weight = r->weighted ? weights[h] * r->scale : r->scale;

@@ -3,10 +3,9 @@
 
 #include "ops.h"
 
-// Where the compressed key is whose last position is `pos`: the index of its first value (wgsl/lib/blocks.wgsl).
-#define BLOCK_AT(r, seq, pos)                                                                                          \
-  ((size_t)tables((r)->state)[(r)->blocks_table + (seq) * (r)->pages + (pos) / (r)->page] * (r)->page *                \
-   (r)->block_width +                                                                                                  \
+// Where the compressed key is whose last position is `pos`: the index of its first value (wgsl/lib/compressed_keys.wgsl).
+#define KEY_AT(r, seq, pos)                                                                                            \
+  ((size_t)tables((r)->state)[(r)->key_table + (seq) * (r)->pages + (pos) / (r)->page] * (r)->page * (r)->key_width +  \
    (pos) % (r)->page / (r)->step * (r)->size)
 
 // sin and cos of an angle, which is a turn's fraction in units of 2^-32.

@@ -21,7 +21,7 @@ struct Params {
 @bind var<storage, read> inputs: array<f32>; // (rows, 2 * COLS): values, then scores
 @bind var<storage, read_write> c_cache: array<u32>; // compressed keys: pairs of f16, or f32
 #include "lib/pages.wgsl"
-#include "lib/blocks.wgsl"
+#include "lib/compressed_keys.wgsl"
 #include "lib/rotation.wgsl"
 #include "lib/reduce.wgsl"
 #include "lib/store_pair.wgsl" with CACHE=c_cache
@@ -69,7 +69,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   let scale = inverseSqrt(workgroup_sum(squares, t) / f32(SIZE) + p.eps);
   workgroupBarrier();
-  let to = block_at(last, seq);
+  let to = key_at(last, seq);
   for (var i = t; i < SIZE / 2u; i += WG) {
     let at = 2u * i;
     var v = scale * vec2f(key[at] * norm[at], key[at + 1u] * norm[at + 1u]);

@@ -35,7 +35,7 @@ fn four(v: vec4f) -> vec4f {
 @bind var<storage, read> k_cache: array<Four>; // (rows, SIZE)
 #if RATIO
 @bind var<storage, read> c_cache: array<Four>; // compressed keys
-#include "lib/blocks.wgsl"
+#include "lib/compressed_keys.wgsl"
 #endif
 #if INDEXED
 @bind var<storage, read> index_mask: array<u32>; // (n, INDEXED)
@@ -88,7 +88,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #if RATIO
       else {
         let last = begin + (k - near + 1u) * RATIO - 1u;
-        places[t] = block_at(last, seq) / 4u;
+        places[t] = key_at(last, seq) / 4u;
         for (var i = 0u; i < VECS; i++) {
           dot4 += query[i] * four(c_cache[places[t] + i]);
         }

@@ -9,7 +9,7 @@
 #param ROW // columns of a row of the cache
 #param WIDTH // floats of a row of scores
 #param WEIGHTED // 0: heads have no weights
-#param BLOCKS // 1: keys are compressed ones, at the places of lib/blocks.wgsl
+#param COMPRESSED // 1: keys are compressed ones, at the places of lib/compressed_keys.wgsl
 #param WG
 
 struct Params {
@@ -29,8 +29,8 @@ struct Params {
 @bind var<storage, read> k_cache: array<vec4f>; // (rows, ROW): a key; of joined ones, the last SIZE columns
 @bind var<storage, read_write> scores: array<f32>; // (tokens, WIDTH)
 #include "lib/pages.wgsl"
-#if BLOCKS
-#include "lib/blocks.wgsl"
+#if COMPRESSED
+#include "lib/compressed_keys.wgsl"
 #endif
 
 const VECS = SIZE / 4u;
@@ -59,8 +59,8 @@ fn place_of(key: u32, m: u32) -> u32 {
 
 // First vector of the key at a position.
 fn first_vector(s: u32, seq: u32) -> u32 {
-#if BLOCKS
-  return block_at(s, seq) / 4u;
+#if COMPRESSED
+  return key_at(s, seq) / 4u;
 #else
   return (row_in(page_of(s, seq), s) * ROW + ROW - SIZE) / 4u;
 #endif

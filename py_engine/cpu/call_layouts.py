@@ -25,7 +25,7 @@ from py_engine.plan.states import MAX_TAPS
 
 WORD = 4  # bytes that an address counts as one
 _CACHE = "state per_token segments table pages page"
-_BLOCKS = "blocks_table step block_width"
+_KEYS = "key_table step key_width"
 _SAMPLED = "state per_token rows rows_most vocab logits stride best"
 
 FIELDS: dict[str, list[str]] = {
@@ -99,13 +99,13 @@ FIELDS: dict[str, list[str]] = {
         "index_append": f"{_CACHE} heads size rope first row raw neox eps:f scale:f freqs norm x x_stride k y y_stride",
         "index_join": f"{_CACHE} size pool row gate_bias k",
         "index_join_raw": f"{_CACHE} size pool rope first row neox eps:f scale:f freqs norm k",
-        "index_scores": f"{_CACHE} {_BLOCKS} heads size pool row weighted first tokens width scale:f q q_stride x"
+        "index_scores": f"{_CACHE} {_KEYS} heads size pool row weighted first tokens width scale:f q q_stride x"
         " x_stride x_first k scores",
         "index_choose": "state per_token segments top_k pool first tokens width scores heap mask",
         "window_append": f"{_CACHE} halves heads size rope keyed columns eps:f scale:f freqs norm x x_stride x_first k"
         " inputs y y_stride",
-        "compress": f"{_CACHE} halves size rope ratio overlaps {_BLOCKS} eps:f scale:f freqs norm w type inputs c",
-        "compressed_attention": f"{_CACHE} halves heads size rope window ratio {_BLOCKS} scale:f freqs"
+        "compress": f"{_CACHE} halves size rope ratio overlaps {_KEYS} eps:f scale:f freqs norm w type inputs c",
+        "compressed_attention": f"{_CACHE} halves heads size rope window ratio {_KEYS} scale:f freqs"
         " sinks mask mask_words q q_stride k c y y_stride",
         "head_products": "state transposed heads w type rows cols w_first w_head x x_stride x_first x_head y y_stride"
         " y_first y_head",

@@ -141,9 +141,9 @@ def paging_fields(op: Op) -> dict[str, Any]:
     }
 
 
-def blocks_fields(op: Op) -> dict[str, int]:
+def key_fields(op: Op) -> dict[str, int]:
     """The fields that say where compressed keys are; zeros if there are none."""
-    names = {"blocks_table": "BLOCKS_TABLE", "step": "STEP", "block_width": "BLOCK_WIDTH"}
+    names = {"key_table": "KEY_TABLE", "step": "STEP", "key_width": "KEY_WIDTH"}
     return {field: int(op.params.get(name, 0)) for field, name in names.items()}
 
 

@@ -38,7 +38,7 @@ def compress(c: Call) -> None:
         weights = np.exp(scores - scores.max(axis=0))
         key = (weights * values).sum(axis=0) / weights.sum(axis=0)
         key = normed(key[None, None], c["norm"].reshape(-1)[:size], c.consts["eps"])
-        at = block_at(c, np.array([last]), seq)[0]
+        at = key_at(c, np.array([last]), seq)[0]
         c["c_cache"].reshape(-1)[at : at + size] = _rotated(c, key, np.array([offset + 1 - ratio]))[0, 0]
 
 
@@ -52,7 +52,7 @@ def compressed_attention(c: Call) -> None:
             last = begin + ratio * (1 + np.arange((end - begin) // ratio)) - 1
             if c.params["INDEXED"]:
                 last = last[c["index_mask"][m, last // 32] >> (last % 32).astype(np.uint32) & 1 == 1]
-            at = block_at(c, last, seq)[:, None] + np.arange(size)
+            at = key_at(c, last, seq)[:, None] + np.arange(size)
             keys = np.concatenate([keys, c["c_cache"].reshape(-1)[at].astype(np.float32)])
         scores = np.float32(c.consts["scale"]) * (q[m] @ keys.T)
         top = np.maximum(scores.max(axis=1, keepdims=True), sinks)
@@ -61,11 +61,11 @@ def compressed_attention(c: Call) -> None:
         c["y"][m, : heads * size] = _rotated(c, found[None], -c.offsets[m : m + 1], 1.0).reshape(-1)
 
 
-def block_at(c: Call, last: Array, seq: int) -> Array:
-    """Indices of the first values of the compressed keys whose last positions are these (wgsl/lib/blocks.wgsl)."""
+def key_at(c: Call, last: Array, seq: int) -> Array:
+    """Indices of the first values of compressed keys that end at these positions (wgsl/lib/compressed_keys.wgsl)."""
     page = c.params["PAGE"]
-    pages = c.tables[c.params["BLOCKS_TABLE"] + seq * c.params["PAGES"] + last // page].astype(np.int64)
-    return pages * (page * c.params["BLOCK_WIDTH"]) + last % page // c.params["STEP"] * c.params["SIZE"]
+    pages = c.tables[c.params["KEY_TABLE"] + seq * c.params["PAGES"] + last // page].astype(np.int64)
+    return pages * (page * c.params["KEY_WIDTH"]) + last % page // c.params["STEP"] * c.params["SIZE"]
 
 
 def _rotated(c: Call, x: Array, places: Array, scale: float | None = None) -> Array:

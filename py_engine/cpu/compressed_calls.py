@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from py_engine.cpu.calls import Calls, batch_fields, blocks_fields, matrix_of, paging_fields, segment_fields
+from py_engine.cpu.calls import Calls, batch_fields, key_fields, matrix_of, paging_fields, segment_fields
 from py_engine.plan.plan import Op
 
 
@@ -20,7 +20,7 @@ def window_append(m: Calls, op: Op) -> None:
 
 def compress(m: Calls, op: Op) -> None:
     m.add(
-        "compress", **_fields(m, op), **blocks_fields(op), ratio=op.params["RATIO"], overlaps=op.params["OVERLAPS"],
+        "compress", **_fields(m, op), **key_fields(op), ratio=op.params["RATIO"], overlaps=op.params["OVERLAPS"],
         eps=op.consts["eps"],
         scale=op.consts["rope_scale"], norm=m.address(op, "norm"), w=m.address(op, "w"), type=matrix_of(op).type,
         inputs=m.address(op, "inputs"), c=m.address(op, "c_cache"),
@@ -29,7 +29,7 @@ def compress(m: Calls, op: Op) -> None:
 
 def compressed_attention(m: Calls, op: Op) -> None:
     m.add(
-        "compressed_attention", **_fields(m, op), **blocks_fields(op), heads=op.grid[0], window=op.params["WINDOW"],
+        "compressed_attention", **_fields(m, op), **key_fields(op), heads=op.grid[0], window=op.params["WINDOW"],
         ratio=op.params["RATIO"], scale=op.consts["scale"], sinks=m.address(op, "sinks"),
         mask=m.address(op, "index_mask"), mask_words=op.params["INDEXED"], q=m.address(op, "q"),
         q_stride=op.consts["q_stride"], k=m.address(op, "k_cache"), c=m.address(op, "c_cache"),

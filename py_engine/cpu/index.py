@@ -6,7 +6,7 @@ import numpy as np
 
 from py_engine.cpu.attention import rotate
 from py_engine.cpu.call import Array, Call
-from py_engine.cpu.compressed import block_at
+from py_engine.cpu.compressed import key_at
 from py_engine.cpu.numerics import normed
 
 BITS = 32  # positions in a word of the mask
@@ -72,8 +72,8 @@ def index_scores(c: Call) -> None:
     for row, m in enumerate(_tokens(c)):
         seen, seq = _keys(c, m), int(c.sequences[m])
         last = _places(c, m, seen)[:, -1]
-        if c.params.get("BLOCKS"):
-            keys = c["k_cache"].reshape(-1)[block_at(c, last, seq)[:, None] + np.arange(size)]
+        if c.params.get("COMPRESSED"):
+            keys = c["k_cache"].reshape(-1)[key_at(c, last, seq)[:, None] + np.arange(size)]
         else:
             keys = c["k_cache"][c.rows_of(last, seq), c.params["ROW"] - size :]
         products = np.maximum(c["q"][m, : heads * size].reshape(heads, size) @ keys.T, np.float32(0))

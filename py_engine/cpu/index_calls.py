@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from py_engine.cpu.calls import Calls, batch_fields, blocks_fields, paging_fields, segment_fields, stride_of
+from py_engine.cpu.calls import Calls, batch_fields, key_fields, paging_fields, segment_fields, stride_of
 from py_engine.plan.plan import Op
 
 
@@ -35,7 +35,7 @@ def index_join_raw(m: Calls, op: Op) -> None:
 
 def index_scores(m: Calls, op: Op) -> None:
     m.add(
-        "index_scores", **batch_fields(m, op), **segment_fields(op), **paging_fields(op), **blocks_fields(op),
+        "index_scores", **batch_fields(m, op), **segment_fields(op), **paging_fields(op), **key_fields(op),
         heads=op.params["HEADS"],
         size=op.params["SIZE"], pool=op.params["POOL"], row=op.params["ROW"],
         weighted=op.params["WEIGHTED"], first=op.consts["first"],

@@ -7,7 +7,7 @@ compressed keys: each is a weighted mean over `ratio` positions that the token s
 The caches of one layer are
     k                   a key for each position of the window
     compressed.inputs   values, then scores of each position, f32, from which keys are compressed. In the window's pages
-    compressed.keys     compressed keys, in the pages of the whole context (wgsl/lib/blocks.wgsl)
+    compressed.keys     compressed keys, in the pages of the whole context (wgsl/lib/compressed_keys.wgsl)
 An index that chooses some of the compressed keys compresses keys of its own in the same way (compressed.index).
 A compressed key is written with the last of its positions. So a sequence can rewind to any position whose window is
 there: what it computes from there on overwrites the keys after it.
@@ -71,13 +71,13 @@ def make_compressed_cache(plan: Plan, layer: int, shape: CompressedShape, kind: 
     cache = make_row_cache(plan, f"window.{layer}", shape.size, kind, near)
     if not shape.ratio:
         return cache
-    found = _blocks_cache(plan, f"{layer}", shape, kind)
+    found = _keys_cache(plan, f"{layer}", shape, kind)
     if shape.index and shape.index.chooses(plan):
-        found = replace(found, index=_blocks_cache(plan, f"index.{layer}", shape.of_index, "f32"))
+        found = replace(found, index=_keys_cache(plan, f"index.{layer}", shape.of_index, "f32"))
     return replace(cache, compressed=found)
 
 
-def _blocks_cache(plan: Plan, name: str, shape: CompressedShape, kind: str) -> Compressed:
+def _keys_cache(plan: Plan, name: str, shape: CompressedShape, kind: str) -> Compressed:
     step = gcd(shape.ratio, plan.page)
     keys = make_row_cache(plan, f"compressed.{name}", -(-shape.size // step), kind, page_group(plan, 0))
     inputs = make_row_cache(plan, f"compressor.{name}", 2 * shape.cols, "f32", page_group(plan, shape.span))
@@ -160,7 +160,7 @@ def choose(
     assert found
     assert shape.index
     _compress(ops, given, found, shape, eps, {"KV": "f32", **cache.paging})
-    places = cache.paging | _blocks(found) | {"BLOCKS": 1}
+    places = cache.paging | _key_places(found) | {"COMPRESSED": 1}
     return choose_scored(ops, Scored(q, weights, found.keys, places), shape.index)
 
 
@@ -172,7 +172,7 @@ def _compress(
         "compress",
         {"SIZE": shape.size, "ROPE": shape.rope, "RATIO": shape.ratio, "OVERLAPS": int(shape.overlaps)}
         | {"QUANT": given.terms.layout.fragment, "WG": COMPRESSING_THREADS}
-        | _blocks(found)
+        | _key_places(found)
         | layout
         | ops.state_params,
         {"rope_scale": given.rope.scale, "eps": eps},
@@ -199,7 +199,7 @@ def attend(ops: OpList, q: Buffer, cache: Cache, shape: CompressedShape, given: 
         "compressed_attention",
         {"SIZE": shape.size, "ROPE": shape.rope, "WINDOW": shape.window, "RATIO": shape.ratio}
         | {"WG": ATTENDING_THREADS, "INDEXED": mask.shape[1] if mask else 0}
-        | (_blocks(found) if found else {})
+        | (_key_places(found) if found else {})
         | cache.layout
         | ops.state_params,
         {"q_stride": q.shape[1], "y_stride": y.shape[1], "scale": scale},
@@ -212,6 +212,6 @@ def attend(ops: OpList, q: Buffer, cache: Cache, shape: CompressedShape, given: 
     return y
 
 
-def _blocks(found: Compressed) -> dict[str, int]:
-    """The #params of wgsl/lib/blocks.wgsl that paging has not."""
-    return {"BLOCKS_TABLE": found.table, "STEP": found.step, "BLOCK_WIDTH": found.keys.shape[1]}
+def _key_places(found: Compressed) -> dict[str, int]:
+    """The #params of wgsl/lib/compressed_keys.wgsl that paging has not."""
+    return {"KEY_TABLE": found.table, "STEP": found.step, "KEY_WIDTH": found.keys.shape[1]}

@@ -101,7 +101,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1, "SLOTS": 1, "HEADS_EA
         "PINNED",
         "INDEXED",
         "TABLED",
-        "BLOCKS",
+        "COMPRESSED",
     ),
     0,
 )

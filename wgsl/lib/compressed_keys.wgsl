@@ -2,12 +2,12 @@
 // position that it compresses. Last positions are at least STEP apart, so no two keys share a place.
 #param PAGE // positions of a page
 #param PAGES // entries of a block table: pages of a context
-#param BLOCKS_TABLE // index in state.tables of the first sequence's table
+#param KEY_TABLE // index in state.tables of the first sequence's table
 #param STEP // positions that share a place
 #param SIZE // values of a key
-#param BLOCK_WIDTH // values of the cache for each position, at least SIZE / STEP
+#param KEY_WIDTH // values of the cache for each position, at least SIZE / STEP
 
 // Index of the first value of the key whose last position is s.
-fn block_at(s: u32, seq: u32) -> u32 {
-  return state.tables[BLOCKS_TABLE + seq * PAGES + s / PAGE] * (PAGE * BLOCK_WIDTH) + s % PAGE / STEP * SIZE;
+fn key_at(s: u32, seq: u32) -> u32 {
+  return state.tables[KEY_TABLE + seq * PAGES + s / PAGE] * (PAGE * KEY_WIDTH) + s % PAGE / STEP * SIZE;
 }
