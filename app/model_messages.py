@@ -82,7 +82,7 @@ class ModelMessages:
         if source is not None and not isinstance(source, str):
             raise WispError("template must be a string.", "invalid_type", param="template")
         async with self._held(fields, call) as model:
-            template, tokenizer = model.template, model.tokenizer
+            template, tokenizer = model.template.for_tools(options.get("tools")), model.tokenizer
             if source is None:  # the prompt of a chat
                 prepared = template.with_system_asked(template.prepare(messages))
             else:

@@ -217,7 +217,7 @@ class Engine:
     def apply_template(self, messages: Messages, *, add_generation_prompt: bool = True, **variables: Any) -> str:
         """The text of a chat's prompt. `variables`: of the template, such as tools."""
         conversation = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
-        template = self._model.template
+        template = self._model.template.for_tools(variables.get("tools"))
         return template.render(template.prepare(conversation), add_generation_prompt=add_generation_prompt, **variables)
 
     @property

@@ -68,7 +68,7 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     given, placed = await media.of_messages(model, request.messages, exchange.fetch)
     messages = _for_template(model, dialect, placed)
     asked_at = datetime.fromtimestamp(identity.created)
-    prompt = prompts.of_chat(given, request, messages, dialect.template_tools(), asked_at)
+    prompt = prompts.of_chat(given, request, messages, dialect.template_tools(), dialect.template, asked_at)
     run.parser = lambda choice: dialect.parser(prompt.text, request.split_reasoning, identity.random_bytes(choice))
     run.shown = shown
     if rules is not None:
@@ -81,7 +81,7 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
 
 def _for_template(model: Loaded, dialect: Dialect, messages: Messages) -> Messages:
     """The messages as the template gets them."""
-    prepared = model.template.prepare(prompts.harmless(model, messages))
+    prepared = dialect.template.prepare(prompts.harmless(model, messages))
     return dialect.messages(prepared, partial(prompts.broken, model))
 
 
@@ -90,7 +90,7 @@ async def count_tokens(model: Loaded, request: ChatRequest, fetch: Fetch) -> dic
     dialect = dialect_of(model.template, request.tools, model.tokenizer.vocab.ids)
     given, placed = await media.of_messages(model, request.messages, fetch)
     messages = _for_template(model, dialect, placed)
-    tokens = prompts.tokens_of_chat(given, request, messages, dialect.template_tools())
+    tokens = prompts.tokens_of_chat(given, request, messages, dialect.template_tools(), dialect.template)
     return {"tokens": tokens, "context_length": model.engine.context_length if model.engine else None}
 
 

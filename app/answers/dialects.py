@@ -95,6 +95,14 @@ def dialect_of(template: ChatTemplate, tools: Tools, tokens: Container[str] = ()
 
     Tools that may not be called are shown to the model only where one banned token keeps it from calling them.
     """
+    if tools.shown and template.of_tools is not None:
+        dialect = _dialect_of(template.of_tools, tools, tokens)
+        if dialect.template_tools() is not None:
+            return dialect
+    return _dialect_of(template, tools, tokens)
+
+
+def _dialect_of(template: ChatTemplate, tools: Tools, tokens: Container[str]) -> Dialect:
     source = template.source
     found = next((s for signs, s in SYNTAXES if all(sign in source for sign in signs)), None)
     tags = tags_of(source)
@@ -103,16 +111,16 @@ def dialect_of(template: ChatTemplate, tools: Tools, tokens: Container[str] = ()
     # Functionary's texts, too, begin with >>>.
     if not tools.tools and (syntax is FUNCTIONARY or syntax.trigger not in tokens):
         tools = Tools()
-    return (Harmony if syntax is HARMONY else Dialect)(syntax, tags, tools, source, native)
+    return (Harmony if syntax is HARMONY else Dialect)(syntax, tags, tools, template, native)
 
 
 class Dialect:
     """Tool calls in one CallSyntax, reasoning between two tags. `native`: the template itself describes tools."""
 
     def __init__(
-        self, syntax: CallSyntax, tags: tuple[str, str] | None, tools: Tools, source: str, native: bool
+        self, syntax: CallSyntax, tags: tuple[str, str] | None, tools: Tools, template: ChatTemplate, native: bool
     ) -> None:
-        self.syntax, self._tags, self._tools, self._source, self._native = syntax, tags, tools, source, native
+        self.syntax, self.template, self._tags, self._tools, self._native = syntax, template, tags, tools, native
 
     @property
     def markers(self) -> tuple[str, ...]:

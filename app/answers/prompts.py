@@ -17,6 +17,7 @@ from app.openai.messages import MARKER, MixedPrompt, PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
 from py_engine.errors import WispError
 from py_engine.generate.media import PromptMedia
+from py_engine.text.chat_template import ChatTemplate
 from py_engine.text.tokenizer import remove_breaks
 from py_engine.text.tokenizers.special import BREAK
 
@@ -37,11 +38,14 @@ class Prompt:
 
 def of_chat(
     media: RequestMedia, request: ChatRequest, conversation: Messages, tools: list[Any] | None,
-    at: datetime | None = None,
+    template: ChatTemplate | None = None, at: datetime | None = None,
 ) -> Prompt:  # fmt: skip
-    """The prompt of a chat. `conversation`: the messages as the template expects them. `at`: when it was asked for."""
+    """The prompt of a chat. `conversation`: the messages as the template expects them. `at`: when it was asked for.
+
+    `template`: default: the model's, for requests without tools.
+    """
     model = media.model
-    render = _renderer(model, request, tools, at)
+    render = _renderer(model, request, tools, template or model.template, at)
 
     @cache
     def without(turns: int) -> tuple[list[int], str, PromptMedia]:
@@ -68,25 +72,29 @@ def of_chat(
     return Prompt(ids, text, keep, max(0, whole - len(ids)), given)
 
 
-def tokens_of_chat(media: RequestMedia, request: ChatRequest, conversation: Messages, tools: list[Any] | None) -> int:
+def tokens_of_chat(
+    media: RequestMedia, request: ChatRequest, conversation: Messages, tools: list[Any] | None, template: ChatTemplate
+) -> int:
     """The number of tokens of a chat's prompt, whether the context holds them or not."""
-    text = _renderer(media.model, request, tools, None)(conversation) + request.continued
+    text = _renderer(media.model, request, tools, template)(conversation) + request.continued
     return len(media.encode(text)[0])
 
 
-def _renderer(model: Loaded, request: ChatRequest, tools: list[Any] | None, at: datetime | None) -> Callable[..., str]:
-    """The model's template with the request's variables: render(messages, add_generation_prompt=True)."""
+def _renderer(
+    model: Loaded, request: ChatRequest, tools: list[Any] | None, template: ChatTemplate, at: datetime | None = None
+) -> Callable[..., str]:
+    """The template with the request's variables: render(messages, add_generation_prompt=True)."""
     variables = {name: value for name, value in request.template_variables.items() if name not in _OWN_VARIABLES}
     if "documents" in variables:
         variables["documents"] = broken(model, variables["documents"])
     tools = broken(model, tools)  # other programs describe them
 
     def render(messages: Messages, prompt: bool = True) -> str:
-        messages = model.template.with_system_asked(messages)
-        text = model.template.render(messages, at, tools=tools, add_generation_prompt=prompt, **variables)
+        messages = template.with_system_asked(messages)
+        text = template.render(messages, at, tools=tools, add_generation_prompt=prompt, **variables)
         text = text.replace(BREAK.encode("unicode_escape").decode(), BREAK)  # escaped where a container was printed
         thinks = not prompt or variables.get("enable_thinking") is not False
-        return text if thinks else without_thoughts(model.template.source, text)
+        return text if thinks else without_thoughts(template.source, text)
 
     return render
 

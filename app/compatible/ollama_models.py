@@ -95,7 +95,7 @@ def _capabilities(model: Loaded) -> list[str]:
     senses: Mapping[str, bool] = model.senses
     found = {
         "completion": True,
-        "tools": "tools" in template,
+        "tools": "tools" in template or model.template.of_tools is not None,
         "thinking": "enable_thinking" in template or "<think>" in template,
         "vision": senses["image"],
         "audio": senses["audio"],

@@ -142,7 +142,7 @@ class CompatibleHandlers(Handlers):
         variables: dict[str, Any] = {"add_generation_prompt": boolean(body, "add_generation_prompt", True)}
         variables |= request.template_variables | {"tools": body.get("tools")}
         async with self.held(body, call) as model:
-            template = model.template
+            template = model.template.for_tools(body.get("tools"))
             text = template.render(template.with_system_asked(template.prepare(request.messages)), **variables)
             return {"prompt": text + request.continued}
 
@@ -160,6 +160,7 @@ class CompatibleHandlers(Handlers):
                 "model_alias": model.id,
                 "model_ftype": ollama_models.details(model.header)["quantization_level"],
                 "chat_template": model.template.source,
+                **({"chat_template_tool_use": of_tools.source} if (of_tools := model.template.of_tools) else {}),
                 "bos_token": _piece(model, model.tokenizer.bos_id),
                 "eos_token": _piece(model, model.tokenizer.eos_id),
                 "modalities": {"vision": model.senses["image"], "video": False, "audio": model.senses["audio"]},

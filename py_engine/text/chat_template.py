@@ -4,13 +4,14 @@ Templates come from downloaded files, so they run in a sandbox with limits (temp
 messages and tools.
 """
 
-import re
+from __future__ import annotations
+
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from py_engine import json_input
 from py_engine.errors import WispError
+from py_engine.text.template_forms import Forms, Message
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
@@ -29,14 +30,7 @@ NAMED = {
     )
 }
 
-Message = dict[str, Any]
-
-MOST_WRITTEN = 20_000  # characters of a short conversation that are looked through for marks
 MAX_SHOWN = 1000  # characters of an error, which may have names or values of the template
-
-
-def _shown(error: Exception) -> str:
-    return str(error)[:MAX_SHOWN]
 
 
 class ChatTemplate:
@@ -44,11 +38,10 @@ class ChatTemplate:
 
     def __init__(self, source: str, bos: str = "", eos: str = "", now: Callable[[], datetime] = datetime.now) -> None:
         self.source = source
+        self.of_tools: ChatTemplate | None = None  # in its place for requests with tools
         self._bos, self._eos = bos, eos
-        self._requires_parts: bool | None = None
-        self._takes_parts: bool | None = None
-        self._takes_system: bool | None = None
-        self._written: str | None = None
+        self._omits_none = False
+        self.forms = Forms(source, self.render)
         self._at: datetime | None = None
         try:
             from py_engine.text.template_sandbox import Sandbox  # imports Jinja, which most models need only later
@@ -76,11 +69,25 @@ class ChatTemplate:
 
         `at`: the time for templates that write the date; default: now.
         """
-        limits = self._limits
         self._at = at
-        limits.start()
         given = {**variables, "messages": messages, "tools": tools, "documents": documents}
         own = {"add_generation_prompt": add_generation_prompt, "bos_token": self._bos, "eos_token": self._eos}
+        if self._omits_none:
+            given = _without_none(given)
+        try:
+            return self._generated(given, own)
+        except WispError as error:
+            if not isinstance(error.__cause__, TypeError) or self._omits_none:
+                raise
+            # some loop over the tools, whether there are any or not
+            text = self._generated(_without_none(given), own, again=True)
+            self._omits_none = True
+            return text
+
+    def _generated(self, given: dict[str, Any], own: dict[str, Any], *, again: bool = False) -> str:
+        """The text with these variables; `given` is copied."""
+        limits = self._limits
+        limits.start(again=again)
         out: list[str] = []
         length = 0
         try:
@@ -96,126 +103,33 @@ class ChatTemplate:
         finally:
             limits.end()
 
-    @property
-    def requires_parts(self) -> bool:
-        """Whether the template accepts a message's content only as a list of parts, not as a string."""
-        if self._requires_parts is None:
-            probe = "a0b1c2d3"
-            self._requires_parts = not self._renders(probe, probe) and self._renders(
-                probe, [{"type": "text", "text": probe}]
-            )
-        return self._requires_parts
+    def for_tools(self, tools: Any) -> ChatTemplate:
+        """The template for a request with these tools: a file may hold one for requests that have any."""
+        return self.of_tools if tools and self.of_tools is not None else self
 
     @property
     def written(self) -> str:
         """The template's source, and what it makes of short conversations: it may put marks together of pieces."""
-        if self._written is None:
-            roles = ("system", "user", "assistant", "tool")
-            said = [{"role": role, "content": [{"type": "text", "text": role}] if self.requires_parts else role}
-                    for role in roles]  # fmt: skip
-            self._written = self.source
-            for conversation in (said[:3], said[1:3], [*said[1:3], said[1]], [*said[1:3], said[3]]):
-                try:
-                    self._written += "\n" + self.render(conversation)[:MOST_WRITTEN]
-                except WispError as error:
-                    if type(error.__cause__).__name__ == "LimitExceeded":
-                        break  # the others would take as long
-        return self._written
+        return self.forms.written if self.of_tools is None else f"{self.forms.written}\n{self.of_tools.written}"
 
-    def _rendered(self, messages: list[Message]) -> str:
-        try:
-            return self.render(messages)
-        except WispError:
-            return ""
-
-    @property
-    def takes_parts(self) -> bool:
-        """Whether the template writes the texts of a list of parts itself."""
-        if self._takes_parts is None:
-            first, second = "a0b1c2d3", "e4f5a6b7"
-            parts = [{"type": "text", "text": first}, {"type": "text", "text": second}]
-            text = self._rendered([{"role": "user", "content": parts}])
-            # other templates fail, or write the list as it is
-            self._takes_parts = first in text and second in text and not re.search("['\"]type['\"]", text)
-        return self._takes_parts
-
-    def _renders(self, probe: str, content: Any) -> bool:
-        return probe in self._rendered([{"role": "user", "content": content}])
-
-    @property
-    def takes_system(self) -> bool:
-        """Whether the template writes system messages. True if it writes no questions either."""
-        if self._takes_system is None:
-            first, second = "a0b1c2d3", "e4f5a6b7"
-            said, asked = (self._prepare({"role": r, "content": c}) for r, c in (("system", first), ("user", second)))
-            self._takes_system = first in self._rendered([said, asked]) or second not in self._rendered([asked])
-        return self._takes_system
+    def prepare(self, messages: list[Message]) -> list[Message]:
+        """Convert OpenAI's messages to what the template expects: its form of content, tool arguments as objects."""
+        return list(map(self.forms.prepared, messages))
 
     def with_system_asked(self, messages: list[Message]) -> list[Message]:
         """Prepared messages with the first system message's text before the question after it, as llama.cpp does.
 
         Only where the template takes no system messages, as Gemma 2's.
         """
-        if [m.get("role") for m in messages[:2]] != ["system", "user"] or self.takes_system:
-            return messages
-        said, asked = (m.get("content") for m in messages[:2])
-        if isinstance(said, list):
-            said = _joined(said)
-        if isinstance(asked, list):
-            asked = [{"type": "text", "text": said}, *asked] if said else asked
-        else:
-            asked = f"{said}\n{asked}" if said else asked
-        return [{**messages[1], "content": asked}, *messages[2:]]
-
-    def prepare(self, messages: list[Message]) -> list[Message]:
-        """Convert OpenAI's messages to what the template expects: its form of content, tool arguments as objects."""
-        return [self._prepare(m) for m in messages]
-
-    def _prepare(self, message: Message) -> Message:
-        message = dict(message)
-        if message.get("role") == "developer" and "developer" not in self.source:
-            message["role"] = "system"
-        content = message.get("content")
-        if isinstance(content, list):
-            parts = [{"type": "text", "text": _text_of(part)} for part in content]
-            content = parts if self.takes_parts else _joined(content)
-        if content is None:
-            content = ""
-        if isinstance(content, str) and self.requires_parts:
-            content = [{"type": "text", "text": content}]
-        message["content"] = content
-        if isinstance(message.get("tool_calls"), list):
-            message["tool_calls"] = [_with_object_arguments(call) for call in message["tool_calls"]]
-        return message
+        return self.forms.with_system_asked(messages)
 
 
-def _joined(parts: list[Any]) -> str:
-    """The texts of parts, a line each. Markers of media, which have `media` set, stand within their lines."""
-    text, after_media = "", False
-    for part in parts:
-        media = bool(part.get("media"))
-        text += ("\n" if text and not media and not after_media else "") + _text_of(part)
-        after_media = media
-    return text
+def _shown(error: Exception) -> str:
+    return str(error)[:MAX_SHOWN]
 
 
-def _text_of(part: Any) -> str:
-    if not isinstance(part, dict) or not isinstance(part.get("text"), str):
-        raise WispError("A part of a message's content must have a text.", "invalid_type", param="messages")
-    text: str = part["text"]
-    return text
-
-
-def _with_object_arguments(call: Any) -> Any:
-    """A tool call with its arguments as an object. OpenAI has them as a JSON string."""
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
-        return call
-    try:
-        arguments = json_input.parse(function["arguments"])
-    except ValueError:
-        return call
-    return {**call, "function": {**function, "arguments": arguments}}
+def _without_none(variables: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in variables.items() if value is not None}
 
 
 def from_metadata(metadata: dict[str, Any], bos: str, eos: str) -> tuple[ChatTemplate, list[str]]:
@@ -223,12 +137,24 @@ def from_metadata(metadata: dict[str, Any], bos: str, eos: str) -> tuple[ChatTem
 
     An encoder-decoder model without a template reads the messages' texts.
     """
-    source = metadata.get("tokenizer.chat_template")
-    if not isinstance(source, str) or not source.strip():
+    source = _source(metadata, "tokenizer.chat_template")
+    if source is None:
         if metadata.get("general.architecture") in WITHOUT_TURNS:
             return ChatTemplate(TEXTS, bos, eos), ["The model has no chat template; it reads the messages' texts."]
         return ChatTemplate(CHATML, bos, eos), ["The model has no chat template; ChatML is used."]
     try:
-        return ChatTemplate(NAMED.get(source.strip(), source), bos, eos), []
+        template = ChatTemplate(NAMED.get(source.strip(), source), bos, eos)
     except WispError as error:
         return ChatTemplate(CHATML, bos, eos), [f"{error.message} ChatML is used instead."]
+    if source := _source(metadata, "tokenizer.chat_template.tool_use"):
+        try:
+            template.of_tools = ChatTemplate(source, bos, eos)
+        except WispError as error:
+            return template, [f"For requests with tools: {error.message} The other one is used instead."]
+    return template, []
+
+
+def _source(metadata: dict[str, Any], key: str) -> str | None:
+    """A template's text, if it has any."""
+    source = metadata.get(key)
+    return source if isinstance(source, str) and source.strip() else None

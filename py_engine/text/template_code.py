@@ -20,7 +20,7 @@ from jinja2.visitor import NodeVisitor
 from py_engine.text.template_limits import LimitExceeded
 
 MAX_SOURCE = 100_000  # characters of a template
-MAX_NODES = 4_000  # of its syntax tree; those of real models have up to 1,300
+MAX_NODES = 6_000  # of its syntax tree; those of real models have up to 5,000
 MAX_DEPTH = 40  # of that tree
 MAX_BRANCHES = 100  # {% elif %} of one {% if %}
 MAX_CODE_DEPTH = 30  # brackets and indents within each other in the Python code

@@ -32,7 +32,7 @@ _METHODS: dict[type, frozenset[str]] = {
         "startswith strip swapcase title upper zfill"
     ),
     dict: words("copy get items keys values"),
-    list: words("copy count index"),
+    list: words("append copy count index pop"),
     tuple: words("count index"),
     range: words("count index"),
     float: words("is_integer"),
@@ -123,6 +123,11 @@ def check_method(
     allowed = next((names for kind, names in _METHODS.items() if isinstance(owner, kind)), frozenset())
     if name not in allowed:
         raise LimitExceeded(f"it calls {name}(), which chat templates may not")
+    if name == "append":
+        limits.spend()
+        for value in args:
+            limits.append(owner, value)
+        return
     if not isinstance(owner, str):
         for value in args:
             limits.compared(value)

@@ -53,18 +53,20 @@ class Limits:
         self._clock = clock
         self.start(MAX_FOLDED)
 
-    def start(self, values: int = MAX_BYTES) -> None:
-        """Begin a rendering. `values`: the bytes that its values may have in all."""
-        self._end = self._clock() + MAX_SECONDS
-        self._steps, self._unclocked = MAX_STEPS, 0
+    def start(self, values: int = MAX_BYTES, *, again: bool = False) -> None:
+        """Begin a rendering. `values`: the bytes of its values at most. `again`: with the time that the last one left."""
+        if not again:
+            self._end = self._clock() + MAX_SECONDS
+            self._steps, self._unclocked = MAX_STEPS, 0
         self._bytes = values
         self._calls = 0
         self._growing: deque[str] = deque(maxlen=GROWING)  # the newest long texts that were joined
         self._sizes: dict[int, tuple[Any, int, int]] = {}  # id -> (container, its depth, its size)
+        self._members: set[int] = set()  # ids of the containers that other values hold
 
     def end(self) -> None:
         """End a rendering: free its values."""
-        self._sizes = {}
+        self._sizes, self._members = {}, set()
         self._growing.clear()
 
     @property
@@ -122,6 +124,14 @@ class Limits:
             raise LimitExceeded("its numbers are too large")
         return value
 
+    def named(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Account for the values of a new namespace and return them. No other value holds them until one holds it."""
+        self._allocate(sys.getsizeof(values))
+        for name, value in values.items():
+            self.compared(name)
+            self.measure(value, 1)
+        return values
+
     def returned(self, value: Any) -> Any:
         """Account for what a call or a filter returns. The members of its lists may be new values, too."""
         if isinstance(value, list | tuple):
@@ -140,7 +150,7 @@ class Limits:
 
         Iterators of iterators recurse when they advance or are freed, so it is read to its end if it holds several.
         """
-        parts = [self.measure(part, 1) for part in holds]
+        parts = [self._held_part(part) for part in holds]
         depth = max(depth for depth, _ in parts) + ITERATOR_DEPTH
         if depth > MAX_NESTING * 2 // 3:
             return self._drained(items)
@@ -157,7 +167,7 @@ class Limits:
 
     def _held(self, holder: Any, held: Any) -> Any:
         """Note that an object which is no container holds one."""
-        depth, size = self.measure(held)
+        depth, size = self._held_part(held, 0)
         self._note(holder, depth + 1, size)
         return holder
 
@@ -279,10 +289,24 @@ class Limits:
                 if kind in _ATOMS:
                     size += 8 + (len(part) if kind is str else part.bit_length() & _MANY_BITS if kind is int else 0)
                     continue
-                below, inside = self.measure(part, level + 1)
+                below, inside = self._held_part(part, level + 1)
                 depth, size = max(depth, below), size + 8 + inside
         self._note(value, depth + 1, size)
         return depth + 1, size
+
+    def _held_part(self, value: Any, level: int = 1) -> tuple[int, int]:
+        """measure() of what another value holds; notes that one does."""
+        found = self.measure(value, level)
+        if id(value) in self._sizes:
+            self._members.add(id(value))
+        return found
+
+    def append(self, to: list[Any], value: Any) -> None:
+        """Account for list.append(). No other value may hold the list: what was measured of that would be wrong."""
+        (depth, size), (below, inside) = self.measure(to), self._held_part(value)
+        if id(to) in self._members:
+            raise LimitExceeded("it changes a list that another value holds")
+        self._note(to, max(depth, below + 1), size + 8 + inside)
 
     def _note(self, value: Any, depth: int, size: int) -> None:
         if depth > MAX_NESTING:

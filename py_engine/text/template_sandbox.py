@@ -56,7 +56,7 @@ BLOCK_CALLS = 5  # calls of macros that one of a block counts as: it recurses in
 
 _REMOVED = words("pprint striptags urlize wordwrap xmlattr")  # cost that cannot be foreseen; no model needs them
 _SORTING = words("dictsort groupby sort unique")
-_READING = _SORTING | words("batch items join list max min reverse slice sum")  # read iterators to their end
+_READING = _SORTING | words("batch items join list max min reverse slice sum tojson")  # read iterators to their end
 _LAZY = words("map reject rejectattr select selectattr")
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _OF_TYPES = words(  # tests that look at no more than a value's type
@@ -193,6 +193,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         elif kind is dict and attribute in obj and attribute not in _OF_DICTS:
             return obj[attribute]
         return super().getattr(obj, attribute)
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Let templates change lists: those of requests are copies. Templates made for llama.cpp do."""
+        return (type(obj) is list and attr in ("append", "pop")) or super().is_safe_attribute(obj, attr, value)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Look up obj[argument]. Filters with an attribute call this once per item, so it costs a step."""

@@ -24,7 +24,7 @@ class AccountedNamespace(Namespace):
 
     def __init__(self, limits: Limits, /, *args: Any, **kwargs: Any) -> None:
         self._limits = limits
-        vars(self).update(limits.made(dict(*args, **kwargs)))
+        vars(self).update(limits.named(dict(*args, **kwargs)))
 
     def __setitem__(self, name: str, value: Any) -> None:
         if self._limits.holds(self):

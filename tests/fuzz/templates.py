@@ -43,7 +43,8 @@ METHODS = words(
     "upper() lower() strip() strip(x) split() split(x) rsplit(x,1) splitlines() join(x) replace('a','bb') "
     "replace('',x) format(x) format(x,x) format_map(x) center(10**9) ljust(999) zfill(10**6) expandtabs(10**9) "
     "startswith(x) find(x) rfind(x) count(x) encode() title() items() keys() values() get('role') get('a',x) copy() "
-    "append(1) update(x) pop() fromkeys(x) index(1) to_bytes(10**9,'big') bit_length() role content a x __class__ "
+    "append(1) append(x) append(a) append([x]) update(x) pop() pop(0) "
+    "fromkeys(x) index(1) to_bytes(10**9,'big') bit_length() role content a x __class__ "
     "__init__ mro __globals__ _Namespace__attrs _limits gi_frame find(big) count(big) partition(big) removesuffix(big) "
     "casefold() swapcase() "
     "partition('b') replace('<',quotes) join([quotes]) strip(big) rindex(big) split(big) join(many) format(*many) "
@@ -82,6 +83,14 @@ BLOCKS = [
     ("{% with a=1 %}", "{% endwith %}"),
 ]  # fmt: skip
 TIMES = (1, 3, 8, 15, 25, 36, 60, 500, 5000, 20000)
+
+# Lists that grow, and hold each other.
+GROWTH = (
+    "{% set l = [] %}", "{% set _ = l.append(ns.x) %}", "{% set ns.x = l %}", "{% set ns.x = [l] %}", "{% set l = y %}",
+    "{% set _ = ns.x.append(l) %}", "{% set _ = l.append(ns) %}", "{% set _ = y.append(l) %}", "{% set ns.x = y %}",
+    "{% set _ = l.append(l|select) %}", "{% set _ = l.append('ab' * 9999) %}", "{% set ns.x = ns.x|select %}",
+    "{% set l = l + l %}", "{% set _ = l.pop() %}", "{% set ns.x = namespace(x=l) %}", "{% set ns.x = {'a': l} %}",
+)  # fmt: skip
 
 
 def expression(rng: Random, depth: int) -> str:
@@ -128,7 +137,7 @@ def statement(rng: Random, depth: int) -> str:
 
 def nested(rng: Random) -> str:
     """A template with one thing very often: within itself, after itself, or as a value that holds the one before."""
-    shape, times = rng.randrange(5), rng.choice(TIMES)
+    shape, times = rng.randrange(6), rng.choice(TIMES)
     if shape == 0:
         before, after = rng.choice(AROUND)
         return "{{ " + before * times + expression(rng, 1) + after * times + rng.choice([" }}", " }}", ""])
@@ -141,6 +150,9 @@ def nested(rng: Random) -> str:
     used = rng.choice(["", "", "{{ ns.x }}", "{{ ns.x|list }}", "{{ ns.x == ns.x }}", "{{ ns.x|tojson(indent=1) }}"])
     if shape == 2:
         return f"{{% set x = {value.replace('ns.x', 'x')} %}}" * times + used.replace("ns.x", "x")
+    if shape == 5:
+        body = "".join(rng.choices(GROWTH, k=rng.randrange(2, 7)))
+        return f"{{% set l = [] %}}{{% for i in range({times * 10}) %}}{body}{{% endfor %}}{used}"
     if shape == 3:
         calls = ["m(a - 1)", "caller() if caller else m(a - 1)", "[m(a - 1)]|map('upper')|list", "m(a=a - 1)"]
         body = f"{{{{ {rng.choice(calls)} if a }}}}{used}"

@@ -4,6 +4,7 @@ test_template_limits.py has the limits.
 """
 
 import json
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -151,21 +152,121 @@ def test_generation_tag_and_loop_controls() -> None:
 def test_prepare_makes_what_templates_expect() -> None:
     text = ChatTemplate("{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}")
     parts = ChatTemplate("{% for m in messages %}{% for c in m.content %}{{ c.text }};{% endfor %}{% endfor %}")
-    assert not text.requires_parts
-    assert parts.requires_parts
+    assert not text.forms.requires_parts
+    assert parts.forms.requires_parts
     message: dict[str, Any] = {
         "role": "developer",
         "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
     }
     assert text.render(text.prepare([message])) == "system:a\nb;"
     assert parts.render(parts.prepare([message, {"role": "user", "content": "c"}])) == "a;b;c;"
-    assert parts.takes_parts
-    assert not text.takes_parts, "it would write the list itself"
+    assert parts.forms.takes_parts
+    assert not text.forms.takes_parts, "it would write the list itself"
     call: dict[str, Any] = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
     prepared = text.prepare([{"role": "assistant", "content": None, "tool_calls": [call]}])[0]
     assert prepared["content"] == ""
     assert prepared["tool_calls"][0]["function"]["arguments"] == {"x": 1}
     assert call["function"]["arguments"] == '{"x": 1}'
+
+
+CALL: dict[str, Any] = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+CALLS = (
+    "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.name + ARGUMENTS }}{% endfor %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        ("c.function.arguments", 'f{"x": 1}'),  # fails with an object
+        ("(c.function.arguments|string)", 'f{"x": 1}'),  # would write {'x': 1}
+        ("(c.function.arguments|tojson)", 'f{"x": 1}'),  # would quote the text
+        ("(c.function.arguments.x|string)", "f1"),
+    ],
+)
+def test_arguments_of_calls_are_objects_unless_the_template_writes_them_as_text(arguments: str, want: str) -> None:
+    template = ChatTemplate(CALLS.replace("ARGUMENTS", arguments))
+    assert (
+        template.render(template.prepare([*USER, {"role": "assistant", "content": "", "tool_calls": [CALL]}])) == want
+    )
+
+
+def test_parts_of_results_of_tools_are_joined_where_the_template_would_write_the_list() -> None:
+    """GLM 4.6 and Kimi K2 take lists of parts in questions alone."""
+    parts = "{% for p in m.content %}{{ p.text }};{% endfor %}"
+    of_tools = "{% if m.role == 'tool' and m.content is not string %}TOOL{% else %}"
+    source = "{% for m in messages %}{% if m.content is string %}{{ m.content }};{% else %}" + of_tools + parts
+    source += "{% endif %}{% endif %}{% endfor %}"
+    content = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    messages = [{"role": role, "content": content} for role in ("user", "tool")]
+    for tool, want in (("{{ m.content }}", "a;b;a\nb;"), (parts, "a;b;a;b;")):
+        template = ChatTemplate(source.replace("TOOL", tool))
+        assert template.render(template.prepare(messages)) == want
+
+
+@pytest.mark.parametrize(
+    ("source", "role"),
+    [
+        ("{{ messages[0].role }}", "system"),
+        ("{# developer #}{% for m in messages if m.role in ('system', 'user') %}{{ m.content }}{% endfor %}", "system"),
+        ("{% for m in messages %}{% if m.role == 'developer' %}{{ m.content }}{% endif %}{% endfor %}", "developer"),
+    ],
+)
+def test_developer_messages_are_the_system_s_unless_the_template_writes_them(source: str, role: str) -> None:
+    (message,) = ChatTemplate(source).prepare([{"role": "developer", "content": "x"}])
+    assert message["role"] == role
+
+
+def test_a_template_may_loop_over_tools_that_are_none() -> None:
+    """Hermes 2 Pro's and Command R+'s for tools do, and Hugging Face rejects them then."""
+    template = ChatTemplate("{% for t in tools %}{{ t.x }}{% endfor %}{{ messages[0].content }}")
+    assert template.render(USER) == "Hi"
+    assert template.render(USER, tools=[{"x": 1}, {"x": 2}]) == "12Hi"
+    assert template.render(USER) == "Hi"
+    with pytest.raises(WispError, match="unsupported operand"):
+        ChatTemplate("{{ 1 + 'a' }}").render(USER)
+
+
+def test_lists_may_grow() -> None:
+    """Kimi K2's template collects the ids of calls so; Hugging Face's environment rejects that."""
+    source = "{% set ns = namespace(ids=[]) %}{% for m in messages %}{% set _ = ns.ids.append(m.content) %}{% endfor %}"
+    assert ChatTemplate(source + "{{ ns.ids.pop(0) }}{{ ns.ids }}").render([*USER, *USER]) == "Hi['Hi']"
+
+
+def test_iterators_become_lists_in_json() -> None:
+    tools = [{"function": {"name": "f"}}]
+    assert ChatTemplate("{{ tools|map(attribute='function')|tojson }}").render(USER, tools=tools) == '[{"name": "f"}]'
+
+
+def test_a_file_may_hold_a_template_for_requests_with_tools() -> None:
+    key = "tokenizer.chat_template"
+    template, notices = from_metadata({key: "plain", f"{key}.tool_use": "tools: {{ tools|length }}"}, "", "")
+    assert not notices
+    assert template.for_tools(None).render(USER) == "plain"
+    assert template.for_tools([{}]).render(USER, tools=[{}]) == "tools: 1"
+    assert "tools: {{" in template.written
+    template, notices = from_metadata({key: "plain", f"{key}.tool_use": "{% if %}"}, "", "")
+    assert template.for_tools([{}]).render(USER, tools=[{}]) == "plain"
+    assert "does not compile" in notices[0]
+
+
+def test_short_conversations_share_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A template whose renderings take long must not hold the engine for each form of messages."""
+    template = ChatTemplate("{{ messages[0].content }}")
+    rendered = 0
+
+    def slow(*_: Any, **__: Any) -> str:
+        nonlocal rendered
+        rendered += 1
+        time.sleep(1.1)
+        return ""
+
+    monkeypatch.setattr(template.forms, "_render", slow)
+    assert not template.forms.takes_parts
+    assert not template.forms.takes_developer
+    assert template.forms.takes_system
+    assert template.written.strip() == template.source
+    assert rendered == 2
 
 
 def test_markers_of_media_stand_within_their_lines() -> None:

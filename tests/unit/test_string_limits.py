@@ -15,6 +15,7 @@ from app.constrain.ebnf import GrammarText
 from app.openai.formats import Format
 from app.openai.tools import Tool, Tools
 from py_engine.errors import WispError
+from py_engine.text.chat_template import ChatTemplate
 from tests.support.grammar_matcher import MODULE
 from tools.npm import node
 from tools.paths import ROOT
@@ -46,7 +47,9 @@ def of_chat(
     """The grammar of a chat's answer; if it begins with a thought, it may call tools, else it must."""
     known = tuple(Tool(f"tool_{i}", schema, {}) for i, schema in enumerate(tools))
     kind = Harmony if syntax is HARMONY else Dialect
-    dialect = kind(syntax, TAGS[0] if thinks else None, Tools(known, not thinks, True, known), "tools", True)
+    dialect = kind(
+        syntax, TAGS[0] if thinks else None, Tools(known, not thinks, True, known), ChatTemplate("tools"), True
+    )
     rules = dialect.rules(form)
     assert rules is not None
     return rules(TAGS[0][0] if thinks else "")

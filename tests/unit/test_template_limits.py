@@ -191,6 +191,37 @@ def test_values_that_hold_each_other_end(value: str) -> None:
         template.render(USER)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{% set _ = l.append(l) %}",
+        "{% set ns.x = l %}{% set _ = l.append(ns) %}",
+        "{% set held = [l] %}{% set _ = l.append(1) %}",
+        "{% set held = {'a': l} %}{% set _ = l.append(1) %}",
+        "{% set held = namespace(l=l) %}{% set holds = [held] %}{% set _ = l.append(1) %}",
+        "{% set held = l|select %}{% set _ = l.append(1) %}",
+        "{% set k = [] %}{% set _ = k.append(l) %}{% set _ = l.append(k) %}",
+        "{% set _ = messages.append(1) %}",
+    ],
+)
+def test_a_list_that_another_value_holds_does_not_grow(body: str) -> None:
+    """What was measured of that value would be wrong: its depth and its length as text."""
+    template = ChatTemplate("{% set l = [] %}{% set ns = namespace() %}" + body)
+    with pytest.raises(WispError, match="changes a list that another value holds"):
+        template.render(USER)
+
+
+def test_lists_that_grow_are_bounded() -> None:
+    deep = "{% set ns = namespace(x=[]) %}{% for i in range(500) %}{% set l = [] %}{% set _ = l.append(ns.x) %}"
+    for source in (
+        deep + "{% set ns.x = l %}{% endfor %}",
+        "{% set l = [] %}{% set t = 'ab' * 99999 %}{% for i in range(500) %}{% set _ = l.append(t) %}{% endfor %}",
+        "{% set l = [1] %}{% for i in l %}{% set _ = l.append(i) %}{% endfor %}",
+    ):
+        with pytest.raises(WispError, match=r"nests lists|too long|too many"):
+            ChatTemplate(source).render(USER)
+
+
 def test_undefined_values_hold_nothing() -> None:
     template = ChatTemplate(
         "{% set ns = namespace(x=[1]) %}{% for i in range(500) %}{% set ns.x = [ns.x].a %}{% endfor %}x"
