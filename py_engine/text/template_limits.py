@@ -54,7 +54,7 @@ class Limits:
         self.start(MAX_FOLDED)
 
     def start(self, values: int = MAX_BYTES, *, again: bool = False) -> None:
-        """Begin a rendering. `values`: the bytes of its values at most. `again`: with the time that the last one left."""
+        """Begin a rendering. `values`: bytes that they may have. `again`: with the time that the last one left."""
         if not again:
             self._end = self._clock() + MAX_SECONDS
             self._steps, self._unclocked = MAX_STEPS, 0
