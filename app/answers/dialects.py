@@ -12,8 +12,10 @@ from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from app.answers.call_syntaxes import COMMAND, FUNCTIONARY, HARMONY, HERMES, MISTRAL, MISTRAL_ARGS, SYNTAXES
 from app.answers.harmony import HarmonyParser
 from app.answers.parsing import Parser, PlainParser, ReasoningParser
+from app.answers.tagged_calls import TaggedCallParser, tagged_call, with_json
 from app.answers.thinking import TAGS, tags_of
 from app.answers.tool_calls import CallParser, CallSyntax
 from app.constrain import effort
@@ -30,55 +32,6 @@ Messages = list[dict[str, Any]]
 Made = TypeVar("Made")
 Rules = Callable[[str], GrammarText]  # the prompt -> the grammar of its answer
 
-HERMES = CallSyntax(
-    "hermes", "<tool_call>", head='\n{"name": "%s", "arguments": ', tail="}\n</tool_call>", between="\n"
-)
-LLAMA = CallSyntax("llama", '{"name": "', head='%s", "parameters": ', tail="}", joint='; {"name": "', at_start=True,
-                   wrappers=("<|python_tag|>",))  # fmt: skip
-MISTRAL = CallSyntax("mistral", "[TOOL_CALLS]", head='{"name": "%s", "arguments": ', tail="}", opening="[",
-                     joint=", ", closing="]")  # fmt: skip
-MISTRAL_ARGS = CallSyntax("mistral-args", "[TOOL_CALLS]", head="%s[ARGS]", joint="[TOOL_CALLS]")
-FUNCTIONARY = CallSyntax("functionary", ">>>", head="%s\n", joint=">>>", wrappers=(">>>all\n",))
-FUNCTION_TAG = CallSyntax("function-tag", "<function=", head="%s>", tail="</function>", between="")
-# fmt: off
-_D = {"begin": "<\uff5ctool▁calls▁begin\uff5c>", "call": "<\uff5ctool▁call▁begin\uff5c>",
-      "sep": "<\uff5ctool▁sep\uff5c>", "end": "<\uff5ctool▁call▁end\uff5c>", "all": "<\uff5ctool▁calls▁end\uff5c>"}
-# fmt: on
-DEEPSEEK = CallSyntax(
-    "deepseek",
-    _D["begin"],
-    head=f"{_D['call']}function{_D['sep']}%s\n```json\n",
-    tail=f"\n```{_D['end']}",
-    joint="\n",
-    closing=_D["all"],
-)  # fmt: skip
-DEEPSEEK_31 = CallSyntax(
-    "deepseek-3.1", _D["begin"], head=f"{_D['call']}%s{_D['sep']}", tail=_D["end"], joint="", closing=_D["all"]
-)
-GRANITE = CallSyntax("granite", "<|tool_call|>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
-                     joint=", ", closing="]")  # fmt: skip
-COMMAND = CallSyntax(
-    "command-r", "<|START_ACTION|>", head='{"tool_call_id": "0", "tool_name": "%s", "parameters": ', tail="}",
-    opening="[\n    ", joint=",\n    ", closing="\n]<|END_ACTION|>",
-    wrappers=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
-)  # fmt: skip
-HARMONY = CallSyntax("harmony", " to=functions.", head="%s<|channel|>commentary json<|message|>")
-
-# Texts that a template contains -> its syntax; the first match counts.
-SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax], ...] = (
-    (("<|channel|>", "<|message|>"), HARMONY),
-    (("[TOOL_CALLS]", "[ARGS]"), MISTRAL_ARGS),
-    (("[TOOL_CALLS]",), MISTRAL),
-    ((">>>", "all\\n"), FUNCTIONARY),
-    (("<function=", "</function>", "python_tag"), FUNCTION_TAG),
-    ((_D["begin"], "```json"), DEEPSEEK),
-    ((_D["begin"],), DEEPSEEK_31),
-    (("<|START_ACTION|>",), COMMAND),
-    (("<|tool_call|>",), GRANITE),
-    (("<tool_call>",), HERMES),
-    (('"parameters"', "ipython"), LLAMA),
-    (("<|python_tag|>",), LLAMA),
-)
 _HARMONY_MARKERS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -191,7 +144,14 @@ class Dialect:
         if self._tools.tools or self.syntax is COMMAND:  # which also wraps answers that call nothing
             prefix = ">>>" if self.syntax is FUNCTIONARY and prompt.endswith(">>>") else ""
             syntax = self.syntax if self._tools.tools else replace(self.syntax, trigger="\0")
-            inner = CallParser(syntax, lambda: self.new_id(random_bytes), prefix)
+
+            def new_id() -> str:
+                return self.new_id(random_bytes)
+
+            if syntax.parameters is not None:
+                inner = TaggedCallParser(syntax, syntax.parameters, new_id, self._tools.tools)
+            else:
+                inner = CallParser(syntax, new_id, prefix)
         if not split_reasoning:
             return inner
         tags = self._tags or TAGS[0]
@@ -280,9 +240,15 @@ class Dialect:
 
     def _call(self, grammar: Grammar, tool: Tool) -> str:
         """Rule of one call, without the trigger and opening before it."""
+        syntax = self.syntax
+        if syntax.parameters is not None:
+            tagged = tagged_call(grammar, syntax, syntax.parameters, tool)
+            if tagged is not None:
+                return tagged
+            syntax = with_json(syntax)
         arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)
-        before, _, after = self.syntax.head.partition("%s")
-        return f"{literal(before + tool.name + after)} {arguments} {literal(self.syntax.tail)}"
+        before, _, after = syntax.head.partition("%s")
+        return f"{literal(before + tool.name + after)} {arguments} {literal(syntax.tail)}"
 
     def _block(self, grammar: Grammar) -> str:
         """Rule of the text after a trigger: one call or several, and the closing."""

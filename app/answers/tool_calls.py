@@ -9,6 +9,14 @@ from app.openai.answers import Delta
 
 
 @dataclass(frozen=True)
+class Parameters:
+    """How arguments are written one by one (tagged_calls.py): begin(key), the value, end."""
+
+    begin: str  # %s: the key
+    end: str
+
+
+@dataclass(frozen=True)
 class CallSyntax:
     """How calls are written: trigger, opening, head(name), arguments, tail, then joint and the next head, or closing.
 
@@ -25,9 +33,10 @@ class CallSyntax:
     between: str = ""  # between two blocks
     at_start: bool = False  # calls appear only at the start of an answer
     wrappers: tuple[str, ...] = ()  # markers around content; dropped
+    parameters: Parameters | None = None  # None: the arguments are one JSON object
 
 
-def _pattern(text: str) -> str:
+def pattern(text: str) -> str:
     """A pattern that matches the text with any whitespace."""
     parts = re.findall(r"\s+|\w+|[^\w\s]", text)
     return r"\s*".join(re.escape(p) for p in parts if not p.isspace())
@@ -83,11 +92,11 @@ class CallParser:
         self._syntax, self._new_id = syntax, new_id
         self._until = Until([syntax.trigger, *syntax.wrappers])
         name = r"\s*(?P<name>[^\"\s<>\[\]{}]+)\s*"
-        head = name.join(map(_pattern, syntax.head.split("%s")))
-        self._head = re.compile(rf"\s*{_pattern(syntax.opening)}\s*{head}\s*(?=\{{)")
-        tail = rf"\s*{_pattern(syntax.tail)}\s*" if syntax.tail else r"\s*"
-        self._end = re.compile(tail + _pattern(syntax.closing))
-        self._next = None if syntax.joint is None else re.compile(rf"{tail}{_pattern(syntax.joint)}\s*{head}\s*(?=\{{)")
+        head = name.join(map(pattern, syntax.head.split("%s")))
+        self._head = re.compile(rf"\s*{pattern(syntax.opening)}\s*{head}\s*(?=\{{)")
+        tail = rf"\s*{pattern(syntax.tail)}\s*" if syntax.tail else r"\s*"
+        self._end = re.compile(tail + pattern(syntax.closing))
+        self._next = None if syntax.joint is None else re.compile(rf"{tail}{pattern(syntax.joint)}\s*{head}\s*(?=\{{)")
         self._state = self._start if syntax.at_start else self._free
         self._buffer = ""  # an incomplete head or tail; at the start, text that may become a call
         self._blanks = ""  # whitespace held back: dropped before a call
@@ -165,9 +174,9 @@ class CallParser:
         self._state, rest, self._buffer = self._free, self._buffer, ""
         return rest
 
-    def _short(self, pattern: "re.Pattern[str]") -> "re.Match[str] | None":
+    def _short(self, sought: "re.Pattern[str]") -> "re.Match[str] | None":
         """The match at the buffer's start. A longer one than MAX_HEAD is none, however the text was cut."""
-        found = pattern.match(self._buffer)
+        found = sought.match(self._buffer)
         return None if found is None or found.end() > self.MAX_HEAD else found
 
     def _begin(self, found: "re.Match[str]", out: list[Delta]) -> str:

@@ -31,9 +31,19 @@ TOOLS = [
         "function": {"name": "get.time", "parameters": {"type": "object", "additionalProperties": False}},
     },
 ]
-PARIS, ROME = '{"city": "Paris {\\"x\\"}", "n": 2}', '{"city":"Rome"}'
+PARIS, ROME = '{"city": "Paris {\\"x\\"}", "n": 2}', '{"city": "Rome"}'
 LOOP = "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}"
 T = "\uff5ctool▁"
+
+
+def tagged(call: str, argument: str, between: str) -> str:
+    """Both calls, with arguments between tags. `call`: of ARGUMENTS, which are each `argument` of KEY and VALUE."""
+    city, n, rome = (
+        argument.replace("KEY", key).replace("VALUE", value)
+        for key, value in (("city", 'Paris {"x"}'), ("n", "2"), ("city", "Rome"))
+    )
+    return call.replace("ARGUMENTS", city + n) + between + call.replace("ARGUMENTS", rome)
+
 
 # name -> (what its template's text has, an answer with two calls (one where only one is possible), text before a call?)
 KINDS: dict[str, tuple[str, str, bool]] = {
@@ -59,6 +69,17 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "command-r": ("<|START_ACTION|>", '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "weather", '
                   f'"parameters": {PARIS}}},\n    {{"tool_call_id": "0", "tool_name": "weather", "parameters": {ROME}}}'
                   "\n]<|END_ACTION|>", True),
+    "qwen-xml": ("<tool_call> <function= <parameter=", tagged(
+        "<tool_call>\n<function=weather>\nARGUMENTS</function>\n</tool_call>",
+        "<parameter=KEY>\nVALUE\n</parameter>\n", "\n"), True),
+    "seed": ("<seed:tool_call> <function=", tagged(
+        "<seed:tool_call>\n<function=weather>\nARGUMENTS</function>\n</seed:tool_call>",
+        "<parameter=KEY>VALUE</parameter>\n", "\n"), True),
+    "glm": ("<tool_call> <arg_key>", tagged(
+        "<tool_call>weather\nARGUMENTS</tool_call>",
+        "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n", "\n"), True),
+    "glm-4.7": ("<tool_call> </arg_key><arg_value>", tagged(
+        "<tool_call>weatherARGUMENTS</tool_call>", "<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>", ""), True),
     "harmony": ("<|channel|><|message|>",
                 f"<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{PARIS}", False),
 }  # fmt: skip
@@ -124,7 +145,7 @@ def test_tool_arguments_stream_in_pieces(kind: str) -> None:
     assert parts[0]["function"] == {"name": "weather", "arguments": ""}
     assert parts[0]["id"]
     assert all("id" not in part for part in parts[1:])
-    assert len(parts) > len(PARIS) / 2
+    assert len(parts) > len(PARIS) / 3
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -169,7 +190,8 @@ def test_answers_are_held_to_the_tools() -> None:
     for kind, (_, answer, after_text) in KINDS.items():
         free, must, one = dialect(kind), dialect(kind, tool_choice="required"), dialect(kind, parallel_tool_calls=False)
         named = dialect(kind, tool_choice={"type": "function", "function": {"name": "get.time"}})
-        wrong = [answer.replace("weather", "cooking", 1), answer.replace('"n": 2', '"n": "2"', 1)]
+        other_type = answer.replace('"n": 2', '"n": "2"', 1) if PARIS in answer else answer.replace("2", "two", 1)
+        wrong = [answer.replace("weather", "cooking", 1), other_type]
         text = ["Just text."] if after_text or kind == "llama" else []
         two = [answer] if answer.count("weather") > 1 else []
         final = "<|channel|>final<|message|>Just text."
@@ -283,6 +305,84 @@ def test_harmony() -> None:
         plain = parsed(found.parser("", True), "<|channel|>final<|message|>It is 5 < 6.", seed)
         assert plain["content"] == "It is 5 < 6."
         assert parsed(found.parser("", True), "No channels.", seed)["content"] == "No channels."
+
+
+TAGGED = ["qwen-xml", "seed", "glm", "glm-4.7"]
+VALUES = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "description": "any"},
+        "unit": {"type": "string", "enum": ["c", "f"]},
+        "list": {"type": "array", "items": {"type": "integer"}},
+        "maybe": {"type": ["boolean", "null"]},
+    },
+    "required": ["text", "list"],
+}
+
+
+def of_values(kind: str, parameters: dict[str, Any]) -> Dialect:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    return dialect_of(template(kind), chat_request({"messages": HI, "tools": tools, "tool_choice": "required"}).tools)
+
+
+def written(kind: str, values: dict[str, str]) -> str:
+    """A call of f with these texts as values."""
+    _, answer, _ = KINDS[kind]
+    call = answer[: answer.index("Rome")].rpartition("weather")[2]  # from after the name to before the value
+    before = answer[: answer.index("weather")] + "f" + call[: call.index("<", 2 if call[0] == ">" else 0)]
+    argument = call[call.index("<", 2 if call[0] == ">" else 0) :]
+    after = answer[answer.rindex("Rome") + 4 :]
+    end = after[: after.index(">") + 1 + (kind != "glm-4.7")]
+    return before + "".join(argument.replace("city", k) + v + end for k, v in values.items()) + after[len(end) :]
+
+
+@pytest.mark.parametrize("kind", TAGGED)
+def test_values_between_tags_are_texts_or_json(kind: str) -> None:
+    found = of_values(kind, VALUES)
+    text = ' a\n"b" <x> é\\n{"c": 1}\n\n  z'
+    good = [
+        written(kind, {"text": text, "list": "[1, 2]"}),
+        written(kind, {"text": "", "unit": "f", "list": "[]", "maybe": "null"}),
+        '{"name": "f"}',
+    ]
+    bad = [
+        written(kind, {"text": text}),
+        written(kind, {"list": "[1]", "text": text}),
+        written(kind, {"text": text, "unit": "k", "list": "[]"}),
+        written(kind, {"text": text, "list": "[1.5]"}),
+        written(kind, {"text": text, "list": "[1]", "other": "1"}),
+    ]
+    (result,) = run([{"grammar": rules_of(found, None), "texts": [*good, *bad]}])
+    assert result["texts"] == [True, True, False, *[False] * len(bad)]
+    wanted: tuple[dict[str, Any], ...] = (
+        {"text": text, "list": [1, 2]},
+        {"text": "", "unit": "f", "list": [], "maybe": None},
+    )
+    for answer, want in zip(good, wanted, strict=False):
+        for seed in range(60):
+            ((name, arguments),) = calls_of(parsed(found.parser("", True), answer, seed))
+            assert (name, json.loads(arguments)) == ("f", want)
+
+
+@pytest.mark.parametrize("kind", TAGGED)
+def test_json_takes_the_place_of_tags(kind: str) -> None:
+    """Where the schema says more than its properties, and where a model writes it by itself."""
+    limited = VALUES | {"properties": VALUES["properties"] | {"text": {"type": "string", "maxLength": 3}}}  # type: ignore[operator]
+    close = "</seed:tool_call>" if kind == "seed" else "</tool_call>"
+    answer = f'{close.replace("/", "")}\n{{"name": "f", "arguments": {{"text": "abc", "list": [1]}}}}\n{close}'
+    texts = [answer, answer.replace("abc", "abcd"), written(kind, {"text": "abc", "list": "[1]"})]
+    (result,) = run([{"grammar": rules_of(of_values(kind, limited), None), "texts": texts}])
+    assert result["texts"] == [True, False, False]
+    for seed in range(20):
+        parser = of_values(kind, VALUES).parser("", True)
+        assert calls_of(parsed(parser, answer, seed)) == [("f", '{"text": "abc", "list": [1]}')]
+
+
+def test_values_of_unknown_arguments_are_json_where_they_are() -> None:
+    parser = dialect("qwen-xml").parser("", True)
+    answer = written("qwen-xml", {"a": "[1, 2]", "b": "two words", "c": '"quoted"', "d": "1e5"})
+    ((_, arguments),) = calls_of(parsed(parser, answer, 1))
+    assert json.loads(arguments) == {"a": [1, 2], "b": "two words", "c": '"quoted"', "d": 1e5}
 
 
 @pytest.mark.parametrize(("golden", "kind"), [("qwen3", "hermes"), ("llama-3.2", "llama")])

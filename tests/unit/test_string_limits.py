@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.answers.dialects import HARMONY, HERMES, LLAMA, SYNTAXES, Dialect, Harmony
+from app.answers.call_syntaxes import HARMONY, HERMES, LLAMA, SYNTAXES
+from app.answers.dialects import Dialect, Harmony
 from app.answers.grammar import rules_of
 from app.answers.thinking import TAGS
 from app.answers.tool_calls import CallSyntax

@@ -1,0 +1,73 @@
+"""How each kind of model writes tool calls, and by which texts of its chat template it is recognised."""
+
+from app.answers.tool_calls import CallSyntax, Parameters
+
+HERMES = CallSyntax(
+    "hermes", "<tool_call>", head='\n{"name": "%s", "arguments": ', tail="}\n</tool_call>", between="\n"
+)
+LLAMA = CallSyntax("llama", '{"name": "', head='%s", "parameters": ', tail="}", joint='; {"name": "', at_start=True,
+                   wrappers=("<|python_tag|>",))  # fmt: skip
+MISTRAL = CallSyntax("mistral", "[TOOL_CALLS]", head='{"name": "%s", "arguments": ', tail="}", opening="[",
+                     joint=", ", closing="]")  # fmt: skip
+MISTRAL_ARGS = CallSyntax("mistral-args", "[TOOL_CALLS]", head="%s[ARGS]", joint="[TOOL_CALLS]")
+FUNCTIONARY = CallSyntax("functionary", ">>>", head="%s\n", joint=">>>", wrappers=(">>>all\n",))
+FUNCTION_TAG = CallSyntax("function-tag", "<function=", head="%s>", tail="</function>", between="")
+# fmt: off
+_D = {"begin": "<\uff5ctool▁calls▁begin\uff5c>", "call": "<\uff5ctool▁call▁begin\uff5c>",
+      "sep": "<\uff5ctool▁sep\uff5c>", "end": "<\uff5ctool▁call▁end\uff5c>", "all": "<\uff5ctool▁calls▁end\uff5c>"}
+# fmt: on
+DEEPSEEK = CallSyntax(
+    "deepseek",
+    _D["begin"],
+    head=f"{_D['call']}function{_D['sep']}%s\n```json\n",
+    tail=f"\n```{_D['end']}",
+    joint="\n",
+    closing=_D["all"],
+)  # fmt: skip
+DEEPSEEK_31 = CallSyntax(
+    "deepseek-3.1", _D["begin"], head=f"{_D['call']}%s{_D['sep']}", tail=_D["end"], joint="", closing=_D["all"]
+)
+GRANITE = CallSyntax("granite", "<|tool_call|>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
+                     joint=", ", closing="]")  # fmt: skip
+COMMAND = CallSyntax(
+    "command-r", "<|START_ACTION|>", head='{"tool_call_id": "0", "tool_name": "%s", "parameters": ', tail="}",
+    opening="[\n    ", joint=",\n    ", closing="\n]<|END_ACTION|>",
+    wrappers=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+)  # fmt: skip
+QWEN_XML = CallSyntax(
+    "qwen-xml", "<tool_call>", head="\n<function=%s>\n", tail="</function>\n</tool_call>", between="\n",
+    parameters=Parameters("<parameter=%s>\n", "\n</parameter>\n"),
+)  # fmt: skip
+SEED = CallSyntax(
+    "seed", "<seed:tool_call>", head="\n<function=%s>\n", tail="</function>\n</seed:tool_call>", between="\n",
+    parameters=Parameters("<parameter=%s>", "</parameter>\n"),
+)  # fmt: skip
+GLM = CallSyntax(
+    "glm", "<tool_call>", head="%s\n", tail="</tool_call>", between="\n",
+    parameters=Parameters("<arg_key>%s</arg_key>\n<arg_value>", "</arg_value>\n"),
+)  # fmt: skip
+GLM_4_7 = CallSyntax(
+    "glm-4.7", "<tool_call>", head="%s", tail="</tool_call>", between="",
+    parameters=Parameters("<arg_key>%s</arg_key><arg_value>", "</arg_value>"),
+)  # fmt: skip
+HARMONY = CallSyntax("harmony", " to=functions.", head="%s<|channel|>commentary json<|message|>")
+
+# Texts that a template contains -> its syntax; the first match counts.
+SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax], ...] = (
+    (("<|channel|>", "<|message|>"), HARMONY),
+    (("[TOOL_CALLS]", "[ARGS]"), MISTRAL_ARGS),
+    (("[TOOL_CALLS]",), MISTRAL),
+    ((">>>", "all\\n"), FUNCTIONARY),
+    (("<function=", "</function>", "python_tag"), FUNCTION_TAG),
+    ((_D["begin"], "```json"), DEEPSEEK),
+    ((_D["begin"],), DEEPSEEK_31),
+    (("<|START_ACTION|>",), COMMAND),
+    (("<|tool_call|>",), GRANITE),
+    (("<seed:tool_call>", "<function="), SEED),
+    (("<tool_call>", "<function=", "<parameter="), QWEN_XML),
+    (("<tool_call>", "</arg_key><arg_value>"), GLM_4_7),
+    (("<tool_call>", "<arg_key>"), GLM),
+    (("<tool_call>",), HERMES),
+    (('"parameters"', "ipython"), LLAMA),
+    (("<|python_tag|>",), LLAMA),
+)

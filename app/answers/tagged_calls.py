@@ -1,0 +1,183 @@
+"""Tool calls whose arguments stand one by one between tags: Qwen3-Coder's, Qwen3.5's, GLM's.
+
+    <tool_call>
+    <function=NAME>
+    <parameter=KEY>
+    VALUE
+    </parameter>
+    </function>
+    </tool_call>
+
+A text is written as it is, any other value as JSON. Some models write all arguments as JSON at times: the parser takes
+both, and the grammar asks for JSON where a tool's schema is more than a list of plain properties.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from app.answers.parsing import Until
+from app.answers.tool_calls import CallParser, CallSyntax, Parameters, pattern
+from app.constrain.ebnf import Grammar, either, literal
+from app.constrain.rules import schema_rule
+from app.openai.answers import Delta
+from app.openai.tools import Tool
+from py_engine import json_input
+
+_NAME = r"\s*(?P<name>[^\"\s<>\[\]{}]+)\s*"
+_NOTES = frozenset(["title", "description", "default", "examples", "$comment", "deprecated"])
+_OF_OBJECTS = _NOTES | {"type", "properties", "required", "additionalProperties", "$schema", "strict"}
+_OTHER_TYPES = frozenset(["number", "integer", "boolean", "array", "object", "null"])
+
+
+def with_json(syntax: CallSyntax) -> CallSyntax:
+    """The syntax of calls whose arguments are JSON, between the same tags."""
+    tail = f"}}\n</{syntax.trigger[1:]}"
+    return replace(syntax, head='\n{"name": "%s", "arguments": ', tail=tail, parameters=None)
+
+
+def tagged_call(grammar: Grammar, syntax: CallSyntax, parameters: Parameters, tool: Tool) -> str | None:
+    """The rule of a call after its trigger; properties in the schema's order. None: only JSON can follow the schema."""
+    schemas = _properties(tool)
+    if schemas is None:
+        return None
+    required = tool.parameters.get("required", [])
+    rules = [literal(syntax.head.replace("%s", tool.name))]
+    for name, schema in schemas.items():
+        rule = f"{literal(parameters.begin.replace('%s', name))} {_value(grammar, parameters.end, schema, tool.param)}"
+        rules.append(rule if name in required else f"({rule})?")
+    return " ".join([*rules, literal(syntax.tail)])
+
+
+def _properties(tool: Tool) -> Mapping[str, Any] | None:
+    """The properties of a tool's arguments, if that is all that the schema says of them."""
+    schema = tool.parameters
+    properties, required = (schema.get(name, default) for name, default in (("properties", {}), ("required", [])))
+    plain = schema.get("type") == "object" and _OF_OBJECTS.issuperset(schema) and isinstance(properties, dict)
+    if not plain or not isinstance(required, list) or not all(name in properties for name in required):
+        return None
+    named = all(re.fullmatch(r"[^\"\s<>\[\]{}]+", name) for name in properties)
+    return properties if named and all(map(_is_plain, properties.values())) else None
+
+
+def _is_plain(schema: Any) -> bool:
+    """Whether a property is a text, free or one of some, or never a text and needs nothing of the schema around it."""
+    if not isinstance(schema, dict) or "$ref" in json.dumps(schema):
+        return False
+    if schema.get("type") != "string":
+        return bool(_types(schema)) and _types(schema) <= _OTHER_TYPES
+    listed = schema.get("enum", [])
+    return set(schema) <= _NOTES | {"type", "enum"} and all(isinstance(each, str) for each in listed)
+
+
+def _types(schema: Mapping[str, Any]) -> frozenset[str]:
+    types = schema.get("type", [])
+    return frozenset(types if isinstance(types, list) else [types])
+
+
+def _value(grammar: Grammar, end: str, schema: Mapping[str, Any], param: str) -> str:
+    """The rule of a value and the end after it."""
+    if schema["type"] != "string":
+        return f"{schema_rule(grammar, schema, param, ordered=True)} {literal(end)}"
+    if "enum" in schema:
+        return f"{either(map(literal, schema['enum']))} {literal(end)}"
+    stop = end.rstrip()
+    text = f"TagDispatch(stop_eos=false, stop_str=({literal(stop)}), loop_after_dispatch=false)"
+    return f"{grammar.add('text', text)} {literal(end.removeprefix(stop))}"
+
+
+class TaggedCallParser(CallParser):
+    """A parser of content and calls with tagged arguments, whose values become JSON."""
+
+    def __init__(
+        self, syntax: CallSyntax, parameters: Parameters, new_id: Callable[[], str], tools: Sequence[Tool]
+    ) -> None:
+        super().__init__(with_json(syntax), new_id)
+        before, after = map(pattern, syntax.head.split("%s"))
+        self._tagged_head = re.compile(rf"\s*{before}{_NAME}{after}" + ("" if after else "(?=<)"))
+        before, after = map(pattern, parameters.begin.split("%s"))
+        self._key = re.compile(rf"\s*{before}{_NAME}{after}")
+        self._tagged_end = re.compile(rf"\s*{pattern(syntax.tail)}")
+        self._on_lines = parameters.begin.endswith("\n")  # a line break before a value and one after it are not its own
+        self._end_tag = parameters.end.strip()
+        self._schemas = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
+        self._properties: Mapping[str, Any] = {}
+        self._n_arguments = 0
+        self._value = Until([])
+        self._is_text = False
+        self._raw = ""  # of a value that may be JSON
+        self._breaks = ""  # a line break that may be the last before the end of a text
+        self._at_begin = False
+
+    def _naming(self, text: str, out: list[Delta]) -> str:
+        self._buffer += text
+        found = self._short(self._tagged_head)
+        if found is None:
+            return super()._naming("", out)
+        rest = self._begin(found, out)
+        self._properties, self._n_arguments = self._schemas.get(found["name"], {}), 0
+        self._state = self._between
+        self._argue("{", out)
+        return rest
+
+    def _argue(self, text: str, out: list[Delta]) -> None:
+        """Emit a piece of the arguments."""
+        if text:
+            out.append({"tool_calls": [{"index": self._calls - 1, "function": {"arguments": text}}]})
+
+    def _between(self, text: str, out: list[Delta]) -> str:
+        """Before a parameter, or the end of the call."""
+        self._buffer += text
+        if found := self._short(self._key):
+            rest, self._buffer = self._buffer[found.end() :], ""
+            separator = ", " if self._n_arguments else ""
+            self._argue(f"{separator}{json.dumps(found['name'], ensure_ascii=False)}: ", out)
+            self._n_arguments += 1
+            schema = self._properties.get(found["name"], {})
+            self._is_text = isinstance(schema, dict) and schema.get("type") == "string"
+            self._value, self._raw, self._breaks, self._at_begin = Until([self._end_tag]), "", "", self._on_lines
+            if self._is_text:
+                self._argue('"', out)
+            self._state = self._in_value
+            return rest
+        if (found := self._short(self._tagged_end)) or len(self._buffer) > self.MAX_HEAD:
+            self._argue("}", out)
+            rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
+            self._state, self._called = self._free, True
+            return rest
+        return ""
+
+    def _in_value(self, text: str, out: list[Delta]) -> str:
+        before, marker, rest = self._value.push(text)
+        if self._at_begin and before:
+            before, self._at_begin = before.removeprefix("\n"), False
+        if self._is_text:
+            self._write(before, out, ends=marker is not None)
+        else:
+            self._raw += before
+        if marker is None:
+            return rest
+        self._argue('"' if self._is_text else self._as_json(), out)
+        self._state = self._between
+        return rest
+
+    def _write(self, text: str, out: list[Delta], *, ends: bool) -> None:
+        """Emit a piece of a text."""
+        text = self._breaks + text
+        self._breaks = ""
+        if self._on_lines and text.endswith("\n"):
+            text, self._breaks = text[:-1], "\n"
+        self._argue(json.dumps(text, ensure_ascii=False)[1:-1], out)
+
+    def _as_json(self) -> str:
+        """The value that has ended: JSON, or else a text."""
+        raw = self._raw.removesuffix("\n") if self._on_lines else self._raw
+        try:
+            value = json_input.parse(raw)
+        except ValueError:
+            value = raw
+        return json.dumps(raw, ensure_ascii=False) if isinstance(value, str) else raw.strip()
