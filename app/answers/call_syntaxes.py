@@ -34,6 +34,8 @@ COMMAND = CallSyntax(
     opening="[\n    ", joint=",\n    ", closing="\n]<|END_ACTION|>",
     wrappers=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
 )  # fmt: skip
+APRIEL = CallSyntax("apriel", "<tool_calls>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
+                    joint=", ", closing="]</tool_calls>")  # fmt: skip
 QWEN_XML = CallSyntax(
     "qwen-xml", "<tool_call>", head="\n<function=%s>\n", tail="</function>\n</tool_call>", between="\n",
     parameters=Parameters("<parameter=%s>\n", "\n</parameter>\n"),
@@ -52,8 +54,8 @@ GLM_4_7 = CallSyntax(
 )  # fmt: skip
 HARMONY = CallSyntax("harmony", " to=functions.", head="%s<|channel|>commentary json<|message|>")
 
-# Texts that a template contains -> its syntax; the first match counts.
-SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax], ...] = (
+# Texts that a template contains -> its syntax; the first match counts. None: one that looks like another, but is not.
+SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax | None], ...] = (
     (("<|channel|>", "<|message|>"), HARMONY),
     (("[TOOL_CALLS]", "[ARGS]"), MISTRAL_ARGS),
     (("[TOOL_CALLS]",), MISTRAL),
@@ -63,6 +65,8 @@ SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax], ...] = (
     ((_D["begin"],), DEEPSEEK_31),
     (("<|START_ACTION|>",), COMMAND),
     (("<|tool_call|>",), GRANITE),
+    (("]<]minimax[>[",), None),
+    (("<tool_calls>[",), APRIEL),
     (("<seed:tool_call>", "<function="), SEED),
     (("<tool_call>", "<function=", "<parameter="), QWEN_XML),
     (("<tool_call>", "</arg_key><arg_value>"), GLM_4_7),

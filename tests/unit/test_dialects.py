@@ -69,6 +69,8 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "command-r": ("<|START_ACTION|>", '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "weather", '
                   f'"parameters": {PARIS}}},\n    {{"tool_call_id": "0", "tool_name": "weather", "parameters": {ROME}}}'
                   "\n]<|END_ACTION|>", True),
+    "apriel": ("<tool_calls>[ <tool_call>", f'<tool_calls>[{{"name": "weather", "arguments": {PARIS}}}, '
+               f'{{"name": "weather", "arguments": {ROME}}}]</tool_calls>', True),
     "qwen-xml": ("<tool_call> <function= <parameter=", tagged(
         "<tool_call>\n<function=weather>\nARGUMENTS</function>\n</tool_call>",
         "<parameter=KEY>\nVALUE\n</parameter>\n", "\n"), True),
@@ -391,6 +393,11 @@ def test_real_templates(golden: str, kind: str) -> None:
     found = dialect_of(ChatTemplate(json.loads(path.read_text())["template"]), tools_of())
     assert found.syntax.name == kind
     assert found.template_tools()
+
+
+def test_a_template_that_only_looks_like_another_s_gets_tools_as_text() -> None:
+    minimax = dialect_of(ChatTemplate(LOOP + "{# ]<]minimax[>[ <tool_call> #}"), tools_of())
+    assert minimax.template_tools() is None
 
 
 def test_templates_without_tools_get_them_as_text() -> None:

@@ -85,8 +85,9 @@ def test_narrowed_masks_are_those_of_the_exact_grammar() -> None:
 
 @pytest.mark.slow
 def test_calls_of_tools_count_limits_in_every_dialect() -> None:
-    texts = [of_chat(syntax, SCHEMAS["object"], SCHEMAS["names"]) for _, syntax in SYNTAXES]
-    for (_, syntax), found in zip(SYNTAXES, compared(texts, 6), strict=True):
+    syntaxes = [syntax for _, syntax in SYNTAXES if syntax is not None]
+    texts = [of_chat(syntax, SCHEMAS["object"], SCHEMAS["names"]) for syntax in syntaxes]
+    for syntax, found in zip(syntaxes, compared(texts, 6), strict=True):
         assert found["differ"] == [], syntax.name
         assert found["narrowed"] > 10, syntax.name
 
