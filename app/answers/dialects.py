@@ -77,11 +77,11 @@ class Dialect:
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """Texts of the control tokens that the syntax uses."""
-        s = self.syntax
+        """Texts of the control tokens that the syntax and thoughts use."""
+        s, tags = self.syntax, self._tags or ()
         texts = (s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.wrappers) if self._tools.tools else s.wrappers
         found = [token for text in texts for token in _tokens(text)]
-        return tuple(dict.fromkeys([*found, *(self._tags or ())]))
+        return tuple(dict.fromkeys([*found, *tags, *re.findall(r"<[^<>\s]+>", " ".join(tags))]))
 
     @property
     def banned(self) -> str | None:
@@ -158,7 +158,7 @@ class Dialect:
         return ReasoningParser(tags, self._inside(prompt), inner)
 
     def _inside(self, prompt: str) -> bool:
-        return self._tags is not None and prompt.rstrip().endswith(self._tags[0])
+        return self._tags is not None and prompt.rstrip().endswith(self._tags[0].rstrip())
 
     def new_id(self, random_bytes: RandomBytes) -> str:
         """An id for a tool call. Mistral's templates require nine letters and digits."""

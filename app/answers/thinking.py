@@ -5,6 +5,9 @@ TAGS = (
     ("[THINK]", "[/THINK]"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<seed:think>", "</seed:think>"),
+    ("<mm:think>", "</mm:think>"),
+    ("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
+    ("<|channel>thought\n", "<channel|>"),  # Gemma 4
 )
 
 
@@ -19,4 +22,4 @@ def without_thoughts(source: str, prompt: str) -> str:
     Where the model opens them, the prompt stays: other models, which never think, have such templates, too.
     """
     tags, end = tags_of(source), prompt.rstrip()
-    return f"{end}\n\n{tags[1]}\n\n" if tags and end.endswith(tags[0]) else prompt
+    return f"{end}\n\n{tags[1]}\n\n" if tags and end.endswith(tags[0].rstrip()) else prompt

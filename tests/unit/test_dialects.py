@@ -278,6 +278,19 @@ def test_thinking_is_split_off() -> None:
     assert whole["content"] == "<think>hm</think>5"
 
 
+def test_gemma_s_thoughts_are_split_off() -> None:
+    found = dialect_of(ChatTemplate(LOOP + "{{ '<|channel>thought\\n<channel|>' }}"), Tools())
+    assert {"<|channel>", "<channel|>"} <= set(found.markers)
+    for seed in range(20):
+        message = parsed(found.parser("", True), "<|channel>thought\nhm\n<channel|>So: 5", seed)
+        assert (message["reasoning_content"], message["content"]) == ("hm\n", "So: 5")
+        answer = parsed(found.parser("<|channel>thought\n<channel|>", True), "So: 5", seed)
+        assert (answer.get("reasoning_content"), answer["content"]) == (None, "So: 5")
+    rules = rules_of(found, Format("regex", "[0-9]+"))
+    texts = ["12", "<|channel>thought\nso\n<channel|>12", "<|channel>12"]
+    assert run([{"grammar": rules, "texts": texts}])[0]["texts"] == [True, True, False]
+
+
 def test_a_response_format_applies_after_thinking() -> None:
     found = dialect_of(ChatTemplate(THINKS), Tools())
     form = Format("regex", "[0-9]+")
