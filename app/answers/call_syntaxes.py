@@ -34,6 +34,8 @@ COMMAND = CallSyntax(
     opening="[\n    ", joint=",\n    ", closing="\n]<|END_ACTION|>",
     wrappers=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
 )  # fmt: skip
+LFM2 = CallSyntax("lfm2", "<|tool_call_start|>", head="%s(", tail=")", opening="[", joint=", ",
+                  closing="]<|tool_call_end|>", python=True)  # fmt: skip
 APRIEL = CallSyntax("apriel", "<tool_calls>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
                     joint=", ", closing="]</tool_calls>")  # fmt: skip
 QWEN_XML = CallSyntax(
@@ -66,6 +68,8 @@ SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax | None], ...] = (
     (("<|START_ACTION|>",), COMMAND),
     (("<|tool_call|>",), GRANITE),
     (("]<]minimax[>[",), None),
+    (("<|tool_list_start|>",), LFM2),
+    (("List of tools: [",), LFM2),
     (("<tool_calls>[",), APRIEL),
     (("<seed:tool_call>", "<function="), SEED),
     (("<tool_call>", "<function=", "<parameter="), QWEN_XML),

@@ -12,10 +12,12 @@ from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from app.answers import python_calls, tagged_calls
 from app.answers.call_syntaxes import COMMAND, FUNCTIONARY, HARMONY, HERMES, MISTRAL, MISTRAL_ARGS, SYNTAXES
 from app.answers.harmony import HarmonyParser
 from app.answers.parsing import Parser, PlainParser, ReasoningParser
-from app.answers.tagged_calls import TaggedCallParser, tagged_call, with_json
+from app.answers.python_calls import PythonCallParser, python_call
+from app.answers.tagged_calls import TaggedCallParser, tagged_call
 from app.answers.thinking import TAGS, tags_of
 from app.answers.tool_calls import CallParser, CallSyntax
 from app.constrain import effort
@@ -100,7 +102,7 @@ class Dialect:
         `broken`: breaks the special tokens in what other programs have written.
         """
         if self._native or not (self._tools.shown or any(m.get("tool_calls") or m["role"] == "tool" for m in messages)):
-            return messages
+            return self._with_calls(messages)
         out = [self._as_text(m) for m in messages]
         if self._tools.shown:
             description = GENERIC.format(
@@ -113,6 +115,17 @@ class Dialect:
                 content: Any = [{"type": "text", "text": description}] if isinstance(like, list) else description
                 out.insert(0, {"role": "system", "content": content})
         return out
+
+    def _with_calls(self, messages: Messages) -> Messages:
+        """The messages with their calls in their contents, for a template that leaves calls out: LFM2's."""
+        if not (self.syntax.python and any(m.get("tool_calls") for m in messages)) or self.template.forms.writes_calls:
+            return messages
+        written = [
+            {**m, "content": _joined(m["content"], python_calls.as_text(self.syntax, calls))}
+            if (calls := m.get("tool_calls")) else m
+            for m in messages
+        ]  # fmt: skip
+        return [{name: value for name, value in m.items() if name != "tool_calls"} for m in written]
 
     def _as_text(self, message: dict[str, Any]) -> dict[str, Any]:
         calls = message.get("tool_calls")
@@ -150,6 +163,8 @@ class Dialect:
 
             if syntax.parameters is not None:
                 inner = TaggedCallParser(syntax, syntax.parameters, new_id, self._tools.tools)
+            elif syntax.python:
+                inner = PythonCallParser(syntax, new_id)
             else:
                 inner = CallParser(syntax, new_id, prefix)
         if not split_reasoning:
@@ -240,12 +255,13 @@ class Dialect:
 
     def _call(self, grammar: Grammar, tool: Tool) -> str:
         """Rule of one call, without the trigger and opening before it."""
-        syntax = self.syntax
+        syntax, own = self.syntax, None
         if syntax.parameters is not None:
-            tagged = tagged_call(grammar, syntax, syntax.parameters, tool)
-            if tagged is not None:
-                return tagged
-            syntax = with_json(syntax)
+            own, syntax = tagged_call(grammar, syntax, syntax.parameters, tool), tagged_calls.with_json(syntax)
+        elif syntax.python:
+            own, syntax = python_call(grammar, tool), python_calls.with_json(syntax)
+        if own is not None:
+            return own
         arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)
         before, _, after = syntax.head.partition("%s")
         return f"{literal(before + tool.name + after)} {arguments} {literal(syntax.tail)}"

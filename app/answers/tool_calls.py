@@ -34,6 +34,7 @@ class CallSyntax:
     at_start: bool = False  # calls appear only at the start of an answer
     wrappers: tuple[str, ...] = ()  # markers around content; dropped
     parameters: Parameters | None = None  # None: the arguments are one JSON object
+    python: bool = False  # calls are Python's (python_calls.py)
 
 
 def pattern(text: str) -> str:

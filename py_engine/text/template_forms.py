@@ -74,6 +74,11 @@ class Forms:
         return not writes({"city": ""}) and writes('{"city": ""}')
 
     @cached_property
+    def writes_calls(self) -> bool:
+        """Whether the template writes the calls of earlier answers."""
+        return CALLED in self._rendered(self._conversation({"city": ""}, self._text(FIRST)))
+
+    @cached_property
     def written(self) -> str:
         """The template's source, and what it makes of short conversations: it may put marks together of pieces."""
         said = [{"role": role, "content": self._text(role)} for role in ("system", "user", "assistant", "tool")]

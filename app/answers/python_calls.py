@@ -1,0 +1,180 @@
+"""Tool calls written as a list of Python's: LFM2's, [weather(city="Rome", days=2), time()].
+
+Strings are JSON's, which are Python's, too. The parser also takes single quotes, and arguments as one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from app.answers.tool_calls import CallParser, CallSyntax, pattern
+from app.constrain.ebnf import Grammar, either, literal
+from app.constrain.rules import schema_rule
+from app.openai.answers import Delta
+from app.openai.tools import Tool
+from py_engine import json_input
+
+_CONSTANTS = {"boolean": ("True", "False"), "null": ("None",)}
+_AS_JSON = {"True": "true", "False": "false", "None": "null"}
+_TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\w+|.", re.DOTALL)
+_ESCAPED_OR_QUOTE = re.compile(r"\\.|\"", re.DOTALL)
+
+
+def with_json(syntax: CallSyntax) -> CallSyntax:
+    """The syntax of calls in the same list whose arguments are JSON."""
+    return replace(syntax, head='{"name": "%s", "arguments": ', tail="}", python=False)
+
+
+def python_call(grammar: Grammar, tool: Tool) -> str | None:
+    """The rule of a call; arguments come in the schema's order. None: the schema is no plain list of properties."""
+    schema = tool.parameters
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    refers = "$ref" in json.dumps(schema)
+    if refers or not isinstance(properties, dict) or not isinstance(required, list) or not _is_plain(schema, required):
+        return None
+    more = first = '""'  # the arguments from one on: after others, and as the first ones
+    for name, value in reversed(properties.items()):
+        rule = f"{literal(name + '=')} {_value(grammar, value, tool.param)}"
+        if name in required:
+            first, more = f"{rule} {more}", f"{literal(', ')} {rule} {more}"
+        else:
+            first, more = f"({rule} {more} | {first})", f"({literal(', ')} {rule})? {more}"
+        first, more = grammar.add("first", first), grammar.add("more", more)
+    return f"{literal(tool.name + '(')} {first} {literal(')')}"
+
+
+def _is_plain(schema: Mapping[str, Any], required: list[Any]) -> bool:
+    known = {"type", "properties", "required", "additionalProperties", "title", "description", "$schema", "strict"}
+    properties = schema.get("properties", {})
+    named = all(name.isidentifier() and isinstance(value, dict) for name, value in properties.items())
+    return schema.get("type") == "object" and known.issuperset(schema) and named and properties.keys() >= set(required)
+
+
+def _value(grammar: Grammar, schema: Mapping[str, Any], param: str) -> str:
+    """The rule of a value: JSON, but for Python's constants."""
+    given = schema.get("type", [])
+    types = given if isinstance(given, list) else [given]
+    constants = [literal(text) for type in types if type in _CONSTANTS for text in _CONSTANTS[type]]
+    others = [type for type in types if type not in _CONSTANTS]
+    if not constants or "enum" in schema or "const" in schema:
+        return schema_rule(grammar, schema, param, ordered=True)
+    options = [schema_rule(grammar, {**schema, "type": others}, param, ordered=True)] if others else []
+    return either([*constants, *options])
+
+
+def as_text(syntax: CallSyntax, calls: list[Any]) -> str:
+    """Calls of an earlier answer, for a template that does not write them."""
+    written = []
+    for call in calls:
+        function = call.get("function", {})
+        arguments = function.get("arguments")
+        given = arguments.items() if isinstance(arguments, dict) else ()
+        written.append(f"{function.get('name')}({', '.join(f'{key}={_as_python(value)}' for key, value in given)})")
+    return f"{syntax.trigger}{syntax.opening}{', '.join(written)}{syntax.closing}"
+
+
+def _as_python(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)}: {_as_python(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_as_python, value))}]"
+    return repr(value) if value is None or isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
+
+
+class PythonCallParser(CallParser):
+    """A parser of content and calls in Python's syntax, whose arguments become JSON."""
+
+    def __init__(self, syntax: CallSyntax, new_id: Callable[[], str]) -> None:
+        super().__init__(with_json(syntax), new_id)
+        name = r"\s*(?P<name>[\w.:-]+)\s*\("
+        self._first_call, self._next_call = re.compile(r"\s*\[?" + name), re.compile(r"\s*," + name)
+        self._key, self._call_end = re.compile(r"[\s,]*(?P<name>\w+)\s*="), re.compile(r"[\s,]*\)")
+        self._list_end = re.compile(r"\s*" + pattern(syntax.closing))
+        self._n_arguments = 0
+        self._raw, self._quote, self._depth, self._escaped = "", "", 0, False  # of the value that arrives
+
+    def _naming(self, text: str, out: list[Delta]) -> str:
+        self._buffer += text
+        found = self._short(self._first_call)
+        return self._open(found, out) if found else super()._naming("", out)
+
+    def _open(self, found: re.Match[str], out: list[Delta]) -> str:
+        rest = self._begin(found, out)
+        self._state, self._n_arguments = self._between, 0
+        self._argue("{", out)
+        return rest
+
+    def _argue(self, text: str, out: list[Delta]) -> None:
+        """Emit a piece of the arguments."""
+        out.append({"tool_calls": [{"index": self._calls - 1, "function": {"arguments": text}}]})
+
+    def _between(self, text: str, out: list[Delta]) -> str:
+        """Before an argument, or the end of the call."""
+        self._buffer += text
+        if found := self._short(self._key):
+            rest, self._buffer = self._buffer[found.end() :], ""
+            separator = ", " if self._n_arguments else ""
+            self._argue(f"{separator}{json.dumps(found['name'], ensure_ascii=False)}: ", out)
+            self._n_arguments += 1
+            self._raw, self._quote, self._depth, self._escaped = "", "", 0, False
+            self._state = self._in_value
+            return rest
+        if (found := self._short(self._call_end)) or len(self._buffer) > self.MAX_HEAD:
+            self._argue("}", out)
+            rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
+            self._state, self._called = (self._after, False) if found else (self._free, True)
+            return rest
+        return ""
+
+    def _in_value(self, text: str, out: list[Delta]) -> str:
+        for i, char in enumerate(text):
+            if self._escaped:
+                self._escaped = False
+            elif self._quote:
+                self._escaped = char == "\\"
+                self._quote = "" if char == self._quote else self._quote
+            elif char in "'\"":
+                self._quote = char
+            elif char in "([{":
+                self._depth += 1
+            elif self._depth and char in ")]}":
+                self._depth -= 1
+            elif not self._depth and char in ",)":
+                self._argue(_as_json(self._raw + text[:i]), out)
+                self._state = self._between
+                return text[i:]
+        self._raw += text
+        return ""
+
+    def _after(self, text: str, out: list[Delta]) -> str:
+        """After a call: another one, or the end of the list."""
+        self._buffer += text
+        if found := self._short(self._next_call):
+            return self._open(found, out)
+        if (found := self._short(self._list_end)) or len(self._buffer) > self.MAX_HEAD:
+            rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
+            self._state, self._called = self._free, True
+            return rest
+        return ""
+
+
+def _as_json(value: str) -> str:
+    """A value of Python as JSON; as a text if it is neither."""
+    value = value.strip()
+    written = "".join(map(_token_as_json, _TOKEN.findall(value)))
+    try:
+        json_input.parse(written)
+    except ValueError:
+        return json.dumps(value, ensure_ascii=False)
+    return written
+
+
+def _token_as_json(token: str) -> str:
+    if token[0] != "'" or len(token) < 2:
+        return _AS_JSON.get(token, token)
+    inner = _ESCAPED_OR_QUOTE.sub(lambda found: {"\\'": "'", '"': '\\"'}.get(found[0], found[0]), token[1:-1])
+    return f'"{inner}"'.replace("\n", "\\n")
