@@ -35,24 +35,25 @@ COMMAND = CallSyntax(
     wrappers=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
 )  # fmt: skip
 LFM2 = CallSyntax("lfm2", "<|tool_call_start|>", head="%s(", tail=")", opening="[", joint=", ",
-                  closing="]<|tool_call_end|>", python=True)  # fmt: skip
+                  closing="]<|tool_call_end|>", arguments="python")  # fmt: skip
+GEMMA = CallSyntax("gemma", "<|tool_call>", head="call:%s", tail="<tool_call|>", arguments="gemma")
 APRIEL = CallSyntax("apriel", "<tool_calls>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
                     joint=", ", closing="]</tool_calls>")  # fmt: skip
 QWEN_XML = CallSyntax(
     "qwen-xml", "<tool_call>", head="\n<function=%s>\n", tail="</function>\n</tool_call>", between="\n",
-    parameters=Parameters("<parameter=%s>\n", "\n</parameter>\n"),
+    arguments="tagged", parameters=Parameters("<parameter=%s>\n", "\n</parameter>\n"),
 )  # fmt: skip
 SEED = CallSyntax(
     "seed", "<seed:tool_call>", head="\n<function=%s>\n", tail="</function>\n</seed:tool_call>", between="\n",
-    parameters=Parameters("<parameter=%s>", "</parameter>\n"),
+    arguments="tagged", parameters=Parameters("<parameter=%s>", "</parameter>\n"),
 )  # fmt: skip
 GLM = CallSyntax(
     "glm", "<tool_call>", head="%s\n", tail="</tool_call>", between="\n",
-    parameters=Parameters("<arg_key>%s</arg_key>\n<arg_value>", "</arg_value>\n"),
+    arguments="tagged", parameters=Parameters("<arg_key>%s</arg_key>\n<arg_value>", "</arg_value>\n"),
 )  # fmt: skip
 GLM_4_7 = CallSyntax(
     "glm-4.7", "<tool_call>", head="%s", tail="</tool_call>", between="",
-    parameters=Parameters("<arg_key>%s</arg_key><arg_value>", "</arg_value>"),
+    arguments="tagged", parameters=Parameters("<arg_key>%s</arg_key><arg_value>", "</arg_value>"),
 )  # fmt: skip
 HARMONY = CallSyntax("harmony", " to=functions.", head="%s<|channel|>commentary json<|message|>")
 
@@ -68,6 +69,7 @@ SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax | None], ...] = (
     (("<|START_ACTION|>",), COMMAND),
     (("<|tool_call|>",), GRANITE),
     (("]<]minimax[>[",), None),
+    (("<|tool_call>", "call:"), GEMMA),
     (("<|tool_list_start|>",), LFM2),
     (("List of tools: [",), LFM2),
     (("<tool_calls>[",), APRIEL),

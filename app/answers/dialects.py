@@ -12,8 +12,9 @@ from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from app.answers import python_calls, tagged_calls
+from app.answers import gemma_calls, python_calls, tagged_calls, tool_calls
 from app.answers.call_syntaxes import COMMAND, FUNCTIONARY, HARMONY, HERMES, MISTRAL, MISTRAL_ARGS, SYNTAXES
+from app.answers.gemma_calls import GemmaCallParser, gemma_call
 from app.answers.harmony import HarmonyParser
 from app.answers.parsing import Parser, PlainParser, ReasoningParser
 from app.answers.python_calls import PythonCallParser, python_call
@@ -117,15 +118,17 @@ class Dialect:
         return out
 
     def _with_calls(self, messages: Messages) -> Messages:
-        """The messages with their calls in their contents, for a template that leaves calls out: LFM2's."""
-        if not (self.syntax.python and any(m.get("tool_calls") for m in messages)) or self.template.forms.writes_calls:
+        """The messages with their calls in their contents, for a template that omits calls: LFM2's, Granite 3's."""
+        as_text = {"json": tool_calls.as_text, "python": python_calls.as_text}.get(self.syntax.arguments)
+        calling = any(m.get("tool_calls") for m in messages)
+        if as_text is None or not calling or not self._native or not self.template.forms.omits_calls:
             return messages
-        written = [
-            {**m, "content": _joined(m["content"], python_calls.as_text(self.syntax, calls))}
-            if (calls := m.get("tool_calls")) else m
-            for m in messages
-        ]  # fmt: skip
-        return [{name: value for name, value in m.items() if name != "tool_calls"} for m in written]
+        out = []
+        for message in messages:
+            calls = message.get("tool_calls")
+            rest = {name: value for name, value in message.items() if name != "tool_calls"}
+            out.append(rest | {"content": _joined(rest["content"], as_text(self.syntax, calls))} if calls else message)
+        return out
 
     def _as_text(self, message: dict[str, Any]) -> dict[str, Any]:
         calls = message.get("tool_calls")
@@ -163,8 +166,10 @@ class Dialect:
 
             if syntax.parameters is not None:
                 inner = TaggedCallParser(syntax, syntax.parameters, new_id, self._tools.tools)
-            elif syntax.python:
+            elif syntax.arguments == "python":
                 inner = PythonCallParser(syntax, new_id)
+            elif syntax.arguments == "gemma":
+                inner = GemmaCallParser(syntax, new_id)
             else:
                 inner = CallParser(syntax, new_id, prefix)
         if not split_reasoning:
@@ -258,8 +263,10 @@ class Dialect:
         syntax, own = self.syntax, None
         if syntax.parameters is not None:
             own, syntax = tagged_call(grammar, syntax, syntax.parameters, tool), tagged_calls.with_json(syntax)
-        elif syntax.python:
+        elif syntax.arguments == "python":
             own, syntax = python_call(grammar, tool), python_calls.with_json(syntax)
+        elif syntax.arguments == "gemma":
+            own, syntax = gemma_call(grammar, syntax, tool), gemma_calls.with_json(syntax)
         if own is not None:
             return own
         arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)
@@ -353,7 +360,7 @@ def _limited(write: Callable[[], Made], param: str) -> Made:
 
 def _tokens(text: str) -> list[str]:
     """All substrings that look like control tokens."""
-    return re.findall(r"<[|\uff5c][^|\uff5c<>]*[|\uff5c]>|\[[A-Z_/]+\]|</?[a-z_]+>", text)
+    return re.findall(r"<[|\uff5c][^|\uff5c<>]*[|\uff5c]>|<\|[a-z_]+>|<[a-z_]+\|>|\[[A-Z_/]+\]|</?[a-z_]+>", text)
 
 
 def _joined(content: Any, text: str) -> Any:

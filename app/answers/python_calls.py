@@ -26,7 +26,7 @@ _ESCAPED_OR_QUOTE = re.compile(r"\\.|\"", re.DOTALL)
 
 def with_json(syntax: CallSyntax) -> CallSyntax:
     """The syntax of calls in the same list whose arguments are JSON."""
-    return replace(syntax, head='{"name": "%s", "arguments": ', tail="}", python=False)
+    return replace(syntax, head='{"name": "%s", "arguments": ', tail="}", arguments="json")
 
 
 def python_call(grammar: Grammar, tool: Tool) -> str | None:

@@ -37,7 +37,7 @@ _OTHER_TYPES = frozenset(["number", "integer", "boolean", "array", "object", "nu
 def with_json(syntax: CallSyntax) -> CallSyntax:
     """The syntax of calls whose arguments are JSON, between the same tags."""
     tail = f"}}\n</{syntax.trigger[1:]}"
-    return replace(syntax, head='\n{"name": "%s", "arguments": ', tail=tail, parameters=None)
+    return replace(syntax, head='\n{"name": "%s", "arguments": ', tail=tail, arguments="json")
 
 
 def tagged_call(grammar: Grammar, syntax: CallSyntax, parameters: Parameters, tool: Tool) -> str | None:

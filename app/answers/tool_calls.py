@@ -1,8 +1,10 @@
 """Tool calls in the text of an answer: the syntax of each kind of model, and an incremental parser."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from app.answers.parsing import Until
 from app.openai.answers import Delta
@@ -33,14 +35,24 @@ class CallSyntax:
     between: str = ""  # between two blocks
     at_start: bool = False  # calls appear only at the start of an answer
     wrappers: tuple[str, ...] = ()  # markers around content; dropped
-    parameters: Parameters | None = None  # None: the arguments are one JSON object
-    python: bool = False  # calls are Python's (python_calls.py)
+    arguments: Literal["json", "tagged", "python", "gemma"] = "json"  # tagged_calls.py, python_calls.py, gemma_calls.py
+    parameters: Parameters | None = None  # of tagged arguments
 
 
 def pattern(text: str) -> str:
     """A pattern that matches the text with any whitespace."""
     parts = re.findall(r"\s+|\w+|[^\w\s]", text)
     return r"\s*".join(re.escape(p) for p in parts if not p.isspace())
+
+
+def as_text(syntax: CallSyntax, calls: list[Any]) -> str:
+    """Calls of an earlier answer with JSON as arguments, for a template that does not write them."""
+    written, joint = [], f"{syntax.between}{syntax.trigger}" if syntax.joint is None else syntax.joint
+    for call in calls:
+        function = call.get("function", {})
+        head = syntax.head.replace("%s", str(function.get("name")))
+        written.append(f"{head}{json.dumps(function.get('arguments'), ensure_ascii=False)}{syntax.tail}")
+    return f"{syntax.trigger}{syntax.opening}{joint.join(written)}{syntax.closing}"
 
 
 class JsonEnd:

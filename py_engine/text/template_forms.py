@@ -74,9 +74,10 @@ class Forms:
         return not writes({"city": ""}) and writes('{"city": ""}')
 
     @cached_property
-    def writes_calls(self) -> bool:
-        """Whether the template writes the calls of earlier answers."""
-        return CALLED in self._rendered(self._conversation({"city": ""}, self._text(FIRST)))
+    def omits_calls(self) -> bool:
+        """Whether the template writes the results of earlier calls, but not the calls."""
+        text = self._rendered(self._conversation({"city": ""}, self._text(FIRST)))
+        return FIRST in text and CALLED not in text
 
     @cached_property
     def written(self) -> str:

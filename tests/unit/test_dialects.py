@@ -71,6 +71,8 @@ KINDS: dict[str, tuple[str, str, bool]] = {
                   "\n]<|END_ACTION|>", True),
     "lfm2": ("<|tool_list_start|>", '<|tool_call_start|>[weather(city="Paris {\\"x\\"}", n=2), weather(city="Rome")]'
              "<|tool_call_end|>", True),
+    "gemma": ("<|tool_call> call:", '<|tool_call>call:weather{city:<|"|>Paris {"x"}<|"|>,n:2}<tool_call|>'
+              '<|tool_call>call:weather{city:<|"|>Rome<|"|>}<tool_call|>', True),
     "apriel": ("<tool_calls>[ <tool_call>", f'<tool_calls>[{{"name": "weather", "arguments": {PARIS}}}, '
                f'{{"name": "weather", "arguments": {ROME}}}]</tool_calls>', True),
     "qwen-xml": ("<tool_call> <function= <parameter=", tagged(
@@ -88,7 +90,8 @@ KINDS: dict[str, tuple[str, str, bool]] = {
                 f"<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{PARIS}", False),
 }  # fmt: skip
 
-WHOLE_VALUES = {"lfm2"}  # whose values are known only when they have ended
+# Kinds whose values, or arguments, are known only when they have ended: what they give of the call that is cut off.
+WHOLE = {"lfm2": '{"city": ', "gemma": ""}
 
 
 def tools_of(**more: Any) -> Tools:
@@ -151,7 +154,7 @@ def test_tool_arguments_stream_in_pieces(kind: str) -> None:
     assert parts[0]["function"] == {"name": "weather", "arguments": ""}
     assert parts[0]["id"]
     assert all("id" not in part for part in parts[1:])
-    assert len(parts) > (5 if kind in WHOLE_VALUES else len(PARIS) / 3)
+    assert len(parts) > {"lfm2": 5, "gemma": 1}.get(kind, len(PARIS) / 3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -181,7 +184,7 @@ def test_text_without_calls_is_content(kind: str) -> None:
                 assert message["content"] == text
     cut = KINDS[kind][1][: KINDS[kind][1].index("Paris") + 2]  # the token limit ends the answer here
     message = parsed(dialect(kind).parser("", True), cut, 1)
-    assert calls_of(message) == [("weather", '{"city": ' if kind in WHOLE_VALUES else '{"city": "Pa')]
+    assert calls_of(message) == [("weather", WHOLE.get(kind, '{"city": "Pa'))]
 
 
 def rules_of(dialect: Dialect, form: Format | None, prompt: str = "") -> str:
@@ -420,10 +423,48 @@ def test_calls_of_python() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"text": 'a"', "list": [True, None]}}}
     said: list[dict[str, Any]] = [*HI, {"role": "assistant", "content": "", "tool_calls": [call]}]
     assert template("lfm2").render(found.messages(said)) == f'Hi{begin}text="a\\"", list=[True, None]{end}'
-    writes = ChatTemplate(LOOP + "{% for m in messages %}{{ m.tool_calls }}{% endfor %}{# <|tool_list_start|> #}")
-    assert dialect_of(writes, tools_of()).messages(said) == said
     answer = '<|tool_call_start|>[{"name": "f", "arguments": {"text": "abc", "list": [1]}}]<|tool_call_end|>'
     assert calls_of(parsed(found.parser("", True), answer, 1)) == [("f", '{"text": "abc", "list": [1]}')]
+
+
+@pytest.mark.parametrize("kind", ["hermes", "granite", "command-r", "deepseek-3.1", "lfm2", "gemma"])
+def test_calls_are_written_where_the_template_omits_them(kind: str) -> None:
+    calls = [
+        {"id": "1", "type": "function", "function": {"name": "weather", "arguments": json.loads(arguments)}}
+        for arguments in (PARIS, ROME)
+    ]
+    messages: list[dict[str, Any]] = [*HI, {"role": "assistant", "content": "", "tool_calls": calls}]
+    said = dialect(kind).messages(messages)
+    assert (said[1]["content"] == KINDS[kind][1]) == (kind != "gemma"), said
+    writes = LOOP + "{% for m in messages %}{{ m.tool_calls }}{% endfor %}{# " + KINDS[kind][0] + " #}"
+    assert dialect_of(ChatTemplate(writes), tools_of()).messages(messages) == messages
+
+
+def test_calls_of_gemma() -> None:
+    nested = {
+        "type": "object",
+        "properties": {"b": {"type": "string"}, "a": {"type": "array", "items": {"type": "string"}}},
+    }
+    found = of_values("gemma", {**VALUES, "properties": VALUES["properties"] | {"o": nested}})  # type: ignore[operator]
+    begin, end = "<|tool_call>call:f", "<tool_call|>"
+    good: dict[str, Any] = {
+        '{list:[1,2],text:<|"|>a: {b},\n"c" \\<|"|>}': {"list": [1, 2], "text": 'a: {b},\n"c" \\'},
+        '{list:[],maybe:null,o:{a:[<|"|>x<|"|>,<|"|><|"|>],b:<|"|>y<|"|>},text:<|"|><|"|>,unit:<|"|>f<|"|>}': {
+            "list": [], "maybe": None, "o": {"a": ["x", ""], "b": "y"}, "text": "", "unit": "f"},
+    }  # fmt: skip
+    text = 'text:<|"|>a<|"|>'
+    bad = [f"{{{text}}}", f"{{{text},list:[]}}", f'{{list:[],{text},unit:<|"|>k<|"|>}}', f"{{list:[1.5],{text}}}"]
+    (result,) = run([{"grammar": rules_of(found, None), "texts": [begin + each + end for each in (*good, *bad)]}])
+    assert result["texts"] == [True] * len(good) + [False] * len(bad)
+    for answer, want in (good | {'{"text": "a", list:[1]}': {"text": "a", "list": [1]}}).items():
+        for seed in range(30):
+            ((name, arguments),) = calls_of(parsed(found.parser("", True), begin + answer + end, seed))
+            assert (name, json.loads(arguments)) == ("f", want)
+    assert {"<|tool_call>", "<tool_call|>"} <= set(found.markers)
+    limited = {"type": "object", "properties": {"text": {"type": "string", "maxLength": 3}}, "required": ["text"]}
+    texts = [f"{begin}{each}{end}" for each in ('{"text": "abc"}', '{"text": "abcd"}', '{text:<|"|>abc<|"|>}')]
+    (result,) = run([{"grammar": rules_of(of_values("gemma", limited), None), "texts": texts}])
+    assert result["texts"] == [True, False, False]
 
 
 def test_values_of_unknown_arguments_are_json_where_they_are() -> None:

@@ -1,0 +1,122 @@
+"""Tool calls of Gemma 4: <|tool_call>call:weather{city:<|"|>Rome<|"|>,days:2}<tool_call|>.
+
+Keys are bare and in alphabetical order, texts stand between <|"|>, all else is JSON. The parser also takes JSON there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from app.answers.parsing import Until
+from app.answers.tool_calls import CallParser, CallSyntax
+from app.constrain.ebnf import Grammar, either, literal
+from app.constrain.rules import schema_rule
+from app.openai.answers import Delta
+from app.openai.tools import Tool
+from py_engine import json_input
+
+QUOTE = '<|"|>'
+_NOTES = frozenset(["title", "description", "default", "examples", "nullable"])
+_OF_OBJECTS = _NOTES | {"type", "properties", "required", "additionalProperties", "$schema", "strict"}
+_ATOMS = frozenset(["number", "integer", "boolean", "null"])
+_TOKEN = re.compile(r'<\|"\|>(.*?)(?:<\|"\|>|$)|("(?:[^"\\]|\\.)*")|([\w$.-]+)(?=\s*:)|(.)', re.DOTALL)
+
+
+def with_json(syntax: CallSyntax) -> CallSyntax:
+    """The syntax of calls between the same tokens whose arguments are JSON."""
+    return replace(syntax, arguments="json")
+
+
+def gemma_call(grammar: Grammar, syntax: CallSyntax, tool: Tool) -> str | None:
+    """The rule of a call after its trigger. None: only JSON can follow the schema."""
+    arguments = _object(grammar, tool.parameters, tool.param)
+    if arguments is None:
+        return None
+    return f"{literal(syntax.head.replace('%s', tool.name))} {arguments} {literal(syntax.tail)}"
+
+
+def _object(grammar: Grammar, schema: Mapping[str, Any], param: str) -> str | None:
+    """The rule of an object; None if its schema says more than its properties."""
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if schema.get("type") != "object" or not _OF_OBJECTS.issuperset(schema) or not isinstance(properties, dict):
+        return None
+    if not isinstance(required, list) or not all(name in properties for name in required):
+        return None
+    more = first = '""'  # the members from one on: after others, and as the first ones
+    for name, value in sorted(properties.items(), reverse=True):
+        rule = _value(grammar, value, param)
+        if rule is None or not re.fullmatch(r"[\w$.-]+", name):
+            return None
+        rule = f"{literal(name + ':')} {rule}"
+        if name in required:
+            first, more = f"{rule} {more}", f"{literal(',')} {rule} {more}"
+        else:
+            first, more = f"({rule} {more} | {first})", f"({literal(',')} {rule})? {more}"
+        first, more = grammar.add("first", first), grammar.add("more", more)
+    return f"{literal('{')} {first} {literal('}')}"
+
+
+def _value(grammar: Grammar, schema: Any, param: str) -> str | None:
+    """The rule of a value; None if its schema says more than its type."""
+    if not isinstance(schema, dict):
+        return None
+    given = schema.get("type")
+    keywords = set(schema) - _NOTES - {"type"}
+    if given == "object":
+        return _object(grammar, schema, param)
+    if given == "array" and keywords <= {"items"}:
+        item = _value(grammar, schema.get("items"), param)
+        if item is None:
+            return None
+        return f"{literal('[')} ({item} ({literal(',')} {item})*)? {literal(']')}"
+    if given == "string" and keywords <= {"enum"}:
+        if "enum" in schema:
+            return either(literal(f"{QUOTE}{text}{QUOTE}") for text in schema["enum"])
+        text = f"TagDispatch(stop_eos=false, stop_str=({literal(QUOTE)}), loop_after_dispatch=false)"
+        return f"{literal(QUOTE)} {grammar.add('text', text)}"
+    types = given if isinstance(given, list) else [given]
+    return schema_rule(grammar, schema, param) if types and _ATOMS.issuperset(types) else None
+
+
+class GemmaCallParser(CallParser):
+    """A parser of content and Gemma's calls, whose arguments become JSON when a call has ended."""
+
+    def __init__(self, syntax: CallSyntax, new_id: Callable[[], str]) -> None:
+        super().__init__(with_json(syntax), new_id)
+        self._tail = syntax.tail
+        self._gathered = Until([])
+        self._raw = ""
+
+    def _begin(self, found: re.Match[str], out: list[Delta]) -> str:
+        rest = super()._begin(found, out)
+        self._gathered, self._raw, self._state = Until([self._tail]), "", self._gather
+        return rest
+
+    def _gather(self, text: str, out: list[Delta]) -> str:
+        before, marker, rest = self._gathered.push(text)
+        self._raw += before
+        if marker is not None:
+            out.append({"tool_calls": [{"index": self._calls - 1, "function": {"arguments": _as_json(self._raw)}}]})
+            self._state, self._called = self._free, True
+        return rest
+
+
+def _as_json(arguments: str) -> str:
+    """Arguments as JSON; as they are if they are neither."""
+    written = "".join(map(_token_as_json, _TOKEN.finditer(arguments.strip())))
+    try:
+        json_input.parse(written)
+    except ValueError:
+        return arguments
+    return written
+
+
+def _token_as_json(found: re.Match[str]) -> str:
+    text, quoted, key, other = found.groups()
+    if text is not None:
+        return json.dumps(text, ensure_ascii=False)
+    return quoted or (f'"{key}"' if key else {",": ", ", ":": ": "}.get(other, other))
