@@ -39,6 +39,10 @@ LFM2 = CallSyntax("lfm2", "<|tool_call_start|>", head="%s(", tail=")", opening="
 GEMMA = CallSyntax("gemma", "<|tool_call>", head="call:%s", tail="<tool_call|>", arguments="gemma")
 APRIEL = CallSyntax("apriel", "<tool_calls>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
                     joint=", ", closing="]</tool_calls>")  # fmt: skip
+NEMOTRON_2 = CallSyntax("nemotron-2", "<TOOLCALL>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
+                        joint=", ", closing="]</TOOLCALL>")  # fmt: skip
+APERTUS = CallSyntax("apertus", "<|tools_prefix|>", head='{"%s": ', tail="}", opening="[", joint=", ",
+                     closing="]<|tools_suffix|>")  # fmt: skip
 QWEN_XML = CallSyntax(
     "qwen-xml", "<tool_call>", head="\n<function=%s>\n", tail="</function>\n</tool_call>", between="\n",
     arguments="tagged", parameters=Parameters("<parameter=%s>\n", "\n</parameter>\n"),
@@ -73,6 +77,8 @@ SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax | None], ...] = (
     (("<|tool_list_start|>",), LFM2),
     (("List of tools: [",), LFM2),
     (("<tool_calls>[",), APRIEL),
+    (("<TOOLCALL>[",), NEMOTRON_2),
+    (("<|tools_prefix|>",), APERTUS),
     (("<seed:tool_call>", "<function="), SEED),
     (("<tool_call>", "<function=", "<parameter="), QWEN_XML),
     (("<tool_call>", "</arg_key><arg_value>"), GLM_4_7),

@@ -75,6 +75,10 @@ KINDS: dict[str, tuple[str, str, bool]] = {
               '<|tool_call>call:weather{city:<|"|>Rome<|"|>}<tool_call|>', True),
     "apriel": ("<tool_calls>[ <tool_call>", f'<tool_calls>[{{"name": "weather", "arguments": {PARIS}}}, '
                f'{{"name": "weather", "arguments": {ROME}}}]</tool_calls>', True),
+    "nemotron-2": ("<TOOLCALL>[", f'<TOOLCALL>[{{"name": "weather", "arguments": {PARIS}}}, '
+                   f'{{"name": "weather", "arguments": {ROME}}}]</TOOLCALL>', True),
+    "apertus": ("<|tools_prefix|>", f'<|tools_prefix|>[{{"weather": {PARIS}}}, {{"weather": {ROME}}}]<|tools_suffix|>',
+                True),
     "qwen-xml": ("<tool_call> <function= <parameter=", tagged(
         "<tool_call>\n<function=weather>\nARGUMENTS</function>\n</tool_call>",
         "<parameter=KEY>\nVALUE\n</parameter>\n", "\n"), True),
