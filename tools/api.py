@@ -20,7 +20,7 @@ from tools.connections import WRITE_S, BadRequest, is_closed, number
 from tools.mcp_relay import RELAY_KEY, RELAYED, HttpRelay, Relay, received, relay_stdio
 from tools.mcp_servers import Address
 from tools.serve import Handler, Server
-from tools.tab import REPLACED, ClientDisconnectedError, Exchange, Tab
+from tools.tab import REPLACED, SILENT_S, ClientDisconnectedError, Exchange, Tab
 from tools.web_socket import WebSocket
 
 BODY_LIMIT = 32 << 20  # bytes
@@ -75,7 +75,7 @@ class ApiHandler(Handler):
         self.close_connection = True
         socket, relay = WebSocket(self.connection), self.server.relay
         if socket.accept(self.requestline, self.headers):
-            tab = Tab(socket, name)
+            tab = Tab(socket, name, self.server.silent_s)
             tab.send({"kind": "ticket", "ticket": self.server.tickets.issue(name)})  # to connect again
             if relay.servers:
                 tab.send({"kind": "relay", "servers": relay.described(self.headers["Host"])})
@@ -333,6 +333,7 @@ class ApiServer(Server):
     handler = ApiHandler
     body_limit = BODY_LIMIT
     tab_s = TAB_S
+    silent_s = SILENT_S
 
     def __init__(
         self, root: Path, port: int, *, headers: dict[str, str] | None = None, mounts: dict[str, Path] | None = None

@@ -82,8 +82,9 @@ class Exchange:
 class Tab:
     """A page with an engine, connected by a WebSocket."""
 
-    def __init__(self, socket: WebSocket, name: str) -> None:
+    def __init__(self, socket: WebSocket, name: str, silent_s: float = SILENT_S) -> None:
         self.name = name
+        self._silent_s = silent_s
         self.exchanges: dict[int, Exchange] = {}
         self._socket = socket
         self._numbers = itertools.count(1)
@@ -114,7 +115,7 @@ class Tab:
         """Receive until the socket closes or the tab is silent; then report "lost" to every open exchange."""
         last_received = pinged = time.monotonic()
         try:
-            while (now := time.monotonic()) - last_received < SILENT_S:
+            while (now := time.monotonic()) - last_received < self._silent_s:
                 if now - pinged >= PING_S:
                     self.send({"kind": "ping"})
                     pinged = now

@@ -16,10 +16,11 @@ const MOST_TEXT = 64 << 20; // characters of a file, as of a text file
 /** An error for the user. */
 class Refused extends Error {}
 
-const tooSlow = () =>
+/** @param {number} limitMs */
+const tooSlow = (limitMs) =>
   new Refused(
     `${t("A page of it takes longer than {time} s to read. Print it to a new PDF file and try that.", {
-      time: LIMIT_MS / 1000,
+      time: limitMs / 1000,
     })}`,
   );
 const tooLarge = () =>
@@ -29,19 +30,23 @@ const tooLarge = () =>
 const noPages = () => new Refused(`${t("Its list of pages is damaged. Print it to a new PDF file and try that.")}`);
 const tooLong = () => new Refused(`${t("It is too long to be read here. Split it into smaller files.")}`);
 
-/** The value of a promise, if it comes in time. @template T @param {Promise<T>} promise @returns {Promise<T>} */
-function inTime(promise) {
+/**
+ * The value of a promise, if it comes in time.
+ * @template T @param {Promise<T>} promise @param {number} limitMs @returns {Promise<T>}
+ */
+function inTime(promise, limitMs) {
   /** @type {ReturnType<typeof setTimeout>} */
   let timer;
-  const late = new Promise((_, reject) => (timer = setTimeout(() => reject(tooSlow()), LIMIT_MS)));
+  const late = new Promise((_, reject) => (timer = setTimeout(() => reject(tooSlow(limitMs)), limitMs)));
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
 /**
  * @param {ArrayBuffer} data @param {string} workerUrl of pdf.js's worker
- * @param {AbortSignal} [signal] ends the worker @returns {Promise<{ blocks: Block[], pages: number }>}
+ * @param {AbortSignal} [signal] ends the worker @param {number} [limitMs] for a page
+ * @returns {Promise<{ blocks: Block[], pages: number }>}
  */
-export async function readPdf(data, workerUrl, signal) {
+export async function readPdf(data, workerUrl, signal, limitMs = LIMIT_MS) {
   signal?.throwIfAborted();
   GlobalWorkerOptions.workerSrc = workerUrl;
   const worker = new PDFWorker({ verbosity: 0 });
@@ -53,11 +58,11 @@ export async function readPdf(data, workerUrl, signal) {
     verbosity: 0,
   });
   try {
-    await withSignal(inTime(worker.promise), signal); // it has its port then
+    await withSignal(inTime(worker.promise, limitMs), signal); // it has its port then
     const unpacked = new Promise((_, reject) =>
       worker.port.addEventListener("message", ({ data }) => data.tooLarge && reject(tooLarge())),
     );
-    return await withSignal(Promise.race([blocksOfPages(task), unpacked]), signal);
+    return await withSignal(Promise.race([blocksOfPages(task, limitMs), unpacked]), signal);
   } catch (/** @type {any} */ error) {
     signal?.throwIfAborted();
     if (error?.name === "PasswordException")
@@ -71,10 +76,13 @@ export async function readPdf(data, workerUrl, signal) {
   }
 }
 
-/** @param {import("pdfjs-dist").PDFDocumentLoadingTask} task @returns {Promise<{ blocks: Block[], pages: number }>} */
-async function blocksOfPages(task) {
+/**
+ * @param {import("pdfjs-dist").PDFDocumentLoadingTask} task @param {number} limitMs for a page
+ * @returns {Promise<{ blocks: Block[], pages: number }>}
+ */
+async function blocksOfPages(task, limitMs) {
   const end = Date.now() + MINUTES * 60_000;
-  const pdf = await inTime(task.promise);
+  const pdf = await inTime(task.promise, limitMs);
   if (pdf.numPages > MOST_PAGES) throw tooLong();
   if (!(pdf.numPages > 0)) throw new Error(`${pdf.numPages} pages`);
   /** @type {import("./lines.js").Line[]} */
@@ -82,8 +90,8 @@ async function blocksOfPages(task) {
   let length = 0;
   for (let number = 1; number <= pdf.numPages; number++) {
     if (Date.now() > end) throw tooLong();
-    const page = await inTime(pdf.getPage(number));
-    const items = await inTime(itemsOf(page));
+    const page = await inTime(pdf.getPage(number), limitMs);
+    const items = await inTime(itemsOf(page), limitMs);
     // What pdf.js puts in place of a first page that it cannot reach, as in a circular page tree.
     if (!page.ref && !items.length) throw noPages();
     for (const line of linesOf(items, number)) {
@@ -92,7 +100,7 @@ async function blocksOfPages(task) {
     }
     if (length > MOST_TEXT) throw tooLong();
     page.cleanup();
-    if (number % CLEANUP === 0) await inTime(pdf.cleanup()); // else the fonts of all pages stay in memory
+    if (number % CLEANUP === 0) await inTime(pdf.cleanup(), limitMs); // else the fonts of all pages stay in memory
   }
   return { blocks: blocksOf(lines), pages: pdf.numPages };
 }

@@ -154,6 +154,16 @@ def test_a_body_is_not_much_longer_on_its_way(server: ApiServer, body: bytes, fi
     assert len(json.dumps(asked, ensure_ascii=False).encode()) < 2 * len(body) + 200
 
 
+def test_a_tab_that_says_nothing_counts_as_disconnected(server: ApiServer) -> None:
+    server.silent_s = 0.1
+    origin = Origin(server.url.rstrip("/"))
+    with connect(bridge(server, server.tickets.offered), origin=origin) as page:
+        assert receive(page, "ticket")
+        with pytest.raises(ConnectionClosed):
+            receive(page, "nothing more")
+    wait_for(lambda: server.tab is None)
+
+
 def test_pieces_are_pulled_one_by_one_and_passed_on_at_once(server: ApiServer) -> None:
     with tab(server) as page:
 

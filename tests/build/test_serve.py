@@ -241,7 +241,7 @@ def test_many_connections_that_come_at_once_wait_for_their_turn(tmp_path: Path) 
     site = Server(tmp_path, 0)  # nobody takes connections out of the queue
     opened: list[socket.socket] = []
     try:
-        opened += (socket.create_connection(("127.0.0.1", site.server_address[1]), timeout=5) for _ in range(64))
+        opened += (socket.create_connection(("127.0.0.1", site.server_address[1]), timeout=HANG_S) for _ in range(64))
     finally:
         for connection in opened:
             connection.close()

@@ -21,7 +21,7 @@ from tools.paths import ROOT
 from tools.serve import Server
 
 TINY = "?backend=cpu&runs=1&prompts=8&contexts=8,100000&tokens=8&contextLength=128"
-MEASURED_MS = 90_000
+MEASURED_MS = 300_000  # a busy machine needs eight times as long as an idle one
 PROSE = "The boat left the harbour before dawn. Nobody on the quay had slept, and the gulls were loud. "
 
 

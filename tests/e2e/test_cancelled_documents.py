@@ -9,7 +9,7 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 from tests.support.browser import wait_until, watch
 from tests.support.chat_page import open_page
 from tests.support.documents_page import BERT, INDEX, drop, listed, use_model
-from tests.support.pdf_file import endless, pdf
+from tests.support.pdf_file import endless, pdf, without_time_limit
 from tools.serve import Server
 
 LAMP = pdf([[("The Lumo Lamp costs 12 euros.", 11, 80)]])
@@ -19,6 +19,7 @@ LONG = "\n\n".join(WORDS.format(i, i) * 8 for i in range(100)).encode()  # of pa
 
 @pytest.fixture(scope="module")
 def page(context: BrowserContext, server: Server) -> Page:
+    context.add_init_script(without_time_limit())
     return open_page(context, server.url)
 
 
@@ -68,7 +69,7 @@ def test_the_reader_s_worker_ends_with_its_file(dialog: Page) -> None:
     with dialog.expect_worker() as worker:
         drop(dialog, {"endless.pdf": endless()})
     dialog.wait_for_timeout(500)
-    with worker.value.expect_event("close", timeout=5000):
+    with worker.value.expect_event("close"):
         cancel(dialog, "endless.pdf")
     drop(dialog, {"lamp.pdf": LAMP})
     expect(listed(dialog)).to_have_count(1)

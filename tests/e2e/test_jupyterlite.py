@@ -29,7 +29,7 @@ async for text in engine.chat("What is the capital of France?", temperature=0):
 
 
 def wait_for(page: Page, script: str, done: Callable[[object], bool]) -> object:
-    for _ in range(240):
+    for _ in range(960):  # a busy machine needs eight times as long as an idle one
         found = page.evaluate(script)
         if done(found):
             return found

@@ -110,12 +110,12 @@ def test_the_bench_measures_it_beside_wisp(dist: Path, address: str, tmp_path: P
     tiny = ["--prompts", "16", "--tokens", "8", "--requests", "2", "--runs", "1", "--backend", "cpu"]
     server = ["--server", address.removesuffix("/v1"), "--model", str(MODEL)]
     command = [sys.executable, "-m", "bench.native", *server, *tiny]
-    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert refused.returncode == 1
     assert "bench.native: The server answered 401" in refused.stderr
     figures = tmp_path / "figures.json"
     command += ["--key", KEY, "--json", str(figures)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     cases = ["prefill 16", "decode at 16", "2 requests"]
     assert [line.rsplit(maxsplit=3)[0] for line in done.stdout.splitlines()[4:]] == cases

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from playwright.sync_api import BrowserContext
 
 from tests.support.chat_page import open_page
@@ -41,7 +40,6 @@ SWITCH = """async (models) => {
 }"""
 
 
-@pytest.mark.timeout(300)
 def test_every_pair_of_models_in_both_orders(context: BrowserContext, server: Server) -> None:
     found = open_page(context, server.url).evaluate(SWITCH, MODELS)
     assert len(found) == len(MODELS) * (len(MODELS) - 1)

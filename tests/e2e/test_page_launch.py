@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import new_profile, wait_until
-from tests.support.chat_page import open_page, wait_ready
+from tests.support.chat_page import keep_engine, open_page, wait_ready
 from tools.serve import Server
 
 NOTE = {"name": "note.md", "mimeType": "text/markdown", "buffer": b"# Zorbix\n\nThe Zorbix Pro costs 420 euros."}
@@ -36,6 +36,7 @@ LAUNCH = """async (names) => {
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
     """The page, with its service worker, in a profile of its own."""
     context = new_profile(chromium(None))
+    keep_engine(context, server.url)  # the tests leave the page, and come back
     context.add_init_script(QUEUE)
     page = open_page(context, server.url)
     page.evaluate("async () => { await navigator.serviceWorker.ready; }")

@@ -18,8 +18,9 @@ from tools.serve import Server
 
 
 @pytest.fixture(scope="module")
-def opened(context: BrowserContext, server: Server) -> tuple[Page, list[str]]:
-    page = open_page(context, server.url)
+def opened(engine_context: BrowserContext, server: Server) -> tuple[Page, list[str]]:
+    """The page, whose engine lives on between its reloads, and the errors that it logs."""
+    page = open_page(engine_context, server.url)
     return page, watch(page)
 
 

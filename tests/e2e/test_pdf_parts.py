@@ -7,7 +7,7 @@ from typing import Any
 from playwright.sync_api import Browser
 
 from tests.support.browser import new_profile
-from tests.support.pdf_file import endless, pdf
+from tests.support.pdf_file import endless, pdf, without_time_limit
 from tools.serve import Server
 
 PRICES = pdf([[("Prices", 20, 60), ("The Lumo Lamp costs 12 euros.", 11, 100)], [("The Zeta Radio costs 9.", 11, 80)]])
@@ -59,12 +59,13 @@ ABORTED = """async (file_data) => {
 
 def test_an_aborted_request_ends_the_reading(chromium: Callable[[str | None], Browser], server: Server) -> None:
     context = new_profile(chromium(None))
+    context.add_init_script(without_time_limit())
     page = context.new_page()
     page.goto(f"{server.url}tests/blank.html")
     with page.expect_worker(lambda worker: "pdf" in worker.url) as reader:
         page.evaluate(ABORTED, data_url(endless()))
     page.wait_for_timeout(1000)
-    with reader.value.expect_event("close", timeout=10_000):
+    with reader.value.expect_event("close"):
         page.evaluate("abort()")
     assert page.evaluate("failed") == "aborted"
     context.close()

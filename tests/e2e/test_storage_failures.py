@@ -25,8 +25,9 @@ from tools.serve import Server
 
 
 @pytest.fixture(scope="module")
-def page(context: BrowserContext, server: Server) -> Page:
-    return open_page(context, server.url)
+def page(engine_context: BrowserContext, server: Server) -> Page:
+    """The page, whose engine lives on between its reloads."""
+    return open_page(engine_context, server.url)
 
 
 def origin(server: Server) -> str:
@@ -253,7 +254,8 @@ def test_the_prompt_cache_makes_space_for_chats_and_documents(page: Page, names:
     page.reload()  # without the notices and the full storage of a test before
     wait_ready(page)
     new_chat(page)
-    ask(page, "Which of these words is a colour? " + "apple river stone cloud " * 20)
+    # A question of its own: what the engine has stored once, it does not store again.
+    ask(page, f"In {names[0]}, which of these words is a colour? " + "apple river stone cloud " * 20)
     wait_for(lambda: page.evaluate(PROMPT_CACHE))
     page.evaluate(FULL_UNTIL_FREED, names)
     new_chat(page)

@@ -93,7 +93,8 @@ def test_the_other_goes_on_when_the_tab_that_downloads_is_closed(
     wait_for(lambda: two.evaluate(QUEUE) == [["done", len(MINI), len(MINI)]])
     spans = [request.partition("=")[2].split("-") for request in file.requests]
     again = sum(int(end) + 1 - int(start) for start, end in spans)
-    assert again == len(MINI) - stored, "what the closed tab has stored is not fetched again"
+    # Or less: the tab may have stored more before it was closed.
+    assert 0 < again <= len(MINI) - stored, "what the closed tab has stored is not fetched again"
 
 
 def test_a_pause_is_one_for_both_and_so_is_what_follows(

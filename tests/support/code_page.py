@@ -12,7 +12,7 @@ from tools.serve import Server
 OPEN = """async (script) => {
   globalThis.code = await import(script);
   await code.open();
-  globalThis.source = code.codeTools({ seconds: 60 }); // even a busy machine imports numpy within
+  globalThis.source = code.codeTools({ seconds: 300 }); // even a busy machine imports pandas within
   globalThis.run = async (name, text, { tools } = source) => {
     const tool = tools.find((each) => each.name === name);
     const { signal } = (globalThis.stopping = new AbortController());

@@ -1,7 +1,10 @@
 """Small PDF files, written by hand. Source of the format: ISO 32000-1."""
 
+import re
 import zlib
 from collections.abc import Iterable
+
+from tools.paths import ROOT
 
 Line = tuple[str, int, int]  # text, points of its letters, points from the page's top
 
@@ -70,6 +73,16 @@ def repeated(times: int) -> bytes:
             b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] >>",
         ]
     )
+
+
+def without_time_limit() -> str:
+    """An init script of a page that goes on to read a PDF file until it is told to stop (app/retrieval/pdf.js)."""
+    found = re.search(r"LIMIT_MS = (\d[\d_]*);", (ROOT / "app" / "retrieval" / "pdf.js").read_text(encoding="utf-8"))
+    assert found
+    return f"""{{
+      const {{ setTimeout }} = globalThis;
+      globalThis.setTimeout = (run, ms, ...rest) => (ms === {found[1]} ? 0 : setTimeout(run, ms, ...rest));
+    }}"""
 
 
 def endless(doublings: int = 40) -> bytes:

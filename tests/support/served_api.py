@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.waiting import HANG_S
 from tools.api import ApiServer
 from tools.mcp_servers import Target
 
@@ -14,6 +15,7 @@ def served_api(
 ) -> Iterator[ApiServer]:
     """Serve dist/ and `mounts`. `relayed`: MCP servers by name, which pages reach through it."""
     running = ApiServer(dist, 0, mounts=dict(mounts or {}))
+    running.silent_s = HANG_S  # a page of a busy machine may say nothing for long
     running.relay.servers = dict(relayed or {})
     running.start()
     try:

@@ -41,7 +41,7 @@ def js(tmp_path_factory: pytest.TempPathFactory) -> Evaluate:
     return evaluator(tmp_path_factory.mktemp("js"), ["py_engine/files/http.js"])
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_a_response_that_brings_nothing_more_counts_as_lost(js: Evaluate) -> None:
     assert js(READ, 3) == [5, 3, True, 7, 99, [0, 0, 1, 1, 1, 0, 0, 0, 0, 0]]
 
@@ -50,7 +50,7 @@ def test_a_slow_response_is_read_to_its_end(js: Evaluate) -> None:
     assert js(READ, 8)[:3] == [10, 8, False]
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_a_server_that_never_answers_is_given_up(js: Evaluate) -> None:
     assert js(ASK, False) == "TimeoutError"
     assert js(ASK, True) == "AbortError"

@@ -4,14 +4,9 @@ import asyncio
 
 import pytest
 
-from py_engine.tuning import when_idle
-from py_engine.tuning.when_idle import MeasureWhenIdle
+from py_engine.tuning.when_idle import CHECK_S, QUIET_S, MeasureWhenIdle
 
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(when_idle, "QUIET_S", 0.02)
-    monkeypatch.setattr(when_idle, "CHECK_S", 0.005)
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 class Device:
@@ -35,7 +30,7 @@ async def test_it_measures_once_nothing_runs() -> None:
     device = Device()
     device.busy = True
     device.measuring()
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(2 * QUIET_S)
     assert not device.begins
     device.busy = False
     device.may_end.set()
@@ -47,7 +42,7 @@ async def test_a_request_ends_it_until_it_is_idle_again() -> None:
     device.measuring()
     await device.begun.wait()
     device.busy = True
-    await asyncio.sleep(0.02)
+    await asyncio.sleep(2 * CHECK_S)
     device.may_end.set()
     assert not device.ended.is_set()
     device.busy = False
@@ -61,5 +56,5 @@ async def test_it_can_be_stopped() -> None:
     await device.begun.wait()
     measuring.stop()
     device.may_end.set()
-    await asyncio.sleep(0.02)
+    await asyncio.sleep(2 * QUIET_S)
     assert not device.ended.is_set()

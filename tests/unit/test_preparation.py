@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from py_engine.gpu import preparation
-from py_engine.gpu.preparation import Preparation
+from py_engine.gpu.preparation import CHECK_S, IDLE_S, LATEST_S, Preparation
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("IDLE_S", 0.03), ("CHECK_S", 0.01), ("LATEST_S", 0.3)):
-        monkeypatch.setattr(preparation, name, seconds)
+def _virtual_time(clock: Callable[[], float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparation, "time", SimpleNamespace(perf_counter=clock))
+
+
+STEP_S = 0.02  # between two uses of the device
 
 
 class Compiler:
@@ -30,14 +33,14 @@ class Compiler:
 
     async def _compile(self, lists: set[str]) -> None:
         self.compiled.append(set(lists))
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
 
     async def use(self, seconds: float, each: Callable[[], None] = lambda: None) -> None:
         """Use the device all the time."""
-        for _ in range(round(seconds / 0.01)):
+        for _ in range(round(seconds / STEP_S)):
             self.preparation.used()
             each()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(STEP_S)
 
 
 async def test_proven_lists_are_compiled_at_once() -> None:
@@ -51,16 +54,18 @@ async def test_proven_lists_are_compiled_at_once() -> None:
 
 async def test_lists_to_be_proven_wait_until_the_device_is_idle() -> None:
     compiler = Compiler({"a"})
-    await compiler.use(0.1, lambda: compiler.preparation.begin({"a"}, soon=False))
+    await compiler.use(LATEST_S / 2, lambda: compiler.preparation.begin({"a"}, soon=False))
     assert compiler.compiled == []
     assert compiler.looked_up == 1  # not at every step
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(IDLE_S + CHECK_S)
     assert compiler.compiled == [{"a"}]
 
 
 async def test_they_wait_no_longer_than_a_long_answer() -> None:
     compiler = Compiler({"a"})
-    await compiler.use(0.6, lambda: None if compiler.compiled else compiler.preparation.begin({"a"}, soon=False))
+    await compiler.use(
+        LATEST_S + CHECK_S, lambda: None if compiler.compiled else compiler.preparation.begin({"a"}, soon=False)
+    )
     assert compiler.compiled == [{"a"}]
 
 
@@ -78,5 +83,5 @@ async def test_nothing_is_compiled_after_the_end() -> None:
     compiler.preparation.used()
     compiler.preparation.begin({"a"}, soon=False)
     compiler.preparation.close()
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(2 * LATEST_S)
     assert compiler.compiled == []
