@@ -61,6 +61,18 @@ def test_rms_norms_may_have_biases(name: str, norm: str) -> None:
     assert getattr(found[0].bindings["norm"], "name", "") == bias.replace("bias", "weight")
 
 
+@pytest.mark.parametrize(("name", "has"), [("mlp", False), ("qwen2vl", False), ("gemma3", True), ("internvl", True)])
+def test_norms_of_queries_and_keys_where_the_types_blocks_have_them(name: str, has: bool) -> None:
+    """As in llama.cpp, whose graphs of some types leave them out."""
+    header = header_of(VISION / f"{name}.mmproj.gguf")
+    norms = [f"v.blk.0.attn_{part}_norm.weight" for part in "qk"]
+    added = {norm: replace(header.tensors["v.blk.0.ln1.weight"], name=norm) for norm in norms}
+    plan = make_plan(replace(header, tensors=header.tensors | added), Device(), PlanOptions(1, 1, "f16"))
+    read = {name for weight in plan.weights.values() for name, *_ in weight.sources}
+    assert read.issuperset(norms) == has
+    assert read.isdisjoint(norms) != has
+
+
 def test_tokens_of_gemma_4_12bs_sound_have_one_length() -> None:
     header = header_of(VISION / "gemma4u.mmproj.gguf")
     other = replace(header, metadata=header.metadata | {"clip.audio.num_mel_bins": 128})

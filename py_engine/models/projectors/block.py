@@ -38,6 +38,22 @@ OLD = {
 }
 
 
+# The types whose blocks leave norms of queries and keys out: llama.cpp's graphs of these have blocks of their own.
+WITHOUT_HEAD_NORMS = {
+    "adapter",
+    "cogvlm",
+    "exaone4_5",
+    "granite4_vision",
+    "ldp",
+    "ldpv2",
+    "mimovl",
+    "mlp",
+    "qwen2.5vl_merger",
+    "qwen2vl_merger",
+    "qwen3vl_merger",
+    "youtuvl",
+}
+
 BARE = re.compile(r"[va]\.blk\.\d+\.ln[12]")  # names of norms that may lack weights, as in llama.cpp
 
 
@@ -109,12 +125,13 @@ class Block:
     def _attention(self, x: Buffer) -> Buffer:
         tower, w, ops, b = self.stages.tower, self.stages.w, self.ops, self.b
         normed, norm = self.norms.apply(b + "ln1", x, "normed", for_product=True), None
-        if w.has_all([b + f"attn_{name}_norm.weight" for name in "qk"]):
+        named = [b + f"attn_{name}_norm.weight" for name in "qk"]
+        if tower.kind not in WITHOUT_HEAD_NORMS and w.has_all(named):
             size = w.size(b + "attn_q_norm.weight")
             if size not in (tower.head_dim, tower.widths[0]):
                 what = f"Tensor {b}attn_q_norm.weight has {size} values; heads have {tower.head_dim}."
                 raise WispError(what, "bad_tensor_shape")
-            weight = w.vector(*((b + f"attn_{name}_norm.weight", size) for name in "qk"))
+            weight = w.vector(*((name, size) for name in named))
             across = size != tower.head_dim
             norm = HeadNorm(weight, across_heads=across, layer_norm=not self.norms.rms, norm_values=self.norm_values)
         queries = split_qkv(self.stages, normed, b, self.cache) if self.rope.dim == 0 and norm is None else None
