@@ -32,6 +32,7 @@ NAMED = {
 Message = dict[str, Any]
 
 MOST_WRITTEN = 20_000  # characters of a short conversation that are looked through for marks
+PROBING_SECONDS = 2.0  # of the processor, for all probes of a template
 MAX_SHOWN = 1000  # characters of an error, which may have names or values of the template
 
 
@@ -50,6 +51,7 @@ class ChatTemplate:
         self._takes_system: bool | None = None
         self._written: str | None = None
         self._at: datetime | None = None
+        self._probing = PROBING_SECONDS  # what is left of them
         try:
             from py_engine.text.template_sandbox import Sandbox  # imports Jinja, which most models need only later
 
@@ -76,10 +78,17 @@ class ChatTemplate:
 
         `at`: the time for templates that write the date; default: now.
         """
-        limits = self._limits
         self._at = at
-        limits.start()
+        self._limits.start()
         given = {**variables, "messages": messages, "tools": tools, "documents": documents}
+        try:
+            return self._text(given, add_generation_prompt)
+        finally:
+            self._limits.end()
+
+    def _text(self, given: dict[str, Any], add_generation_prompt: bool = True) -> str:
+        """Render within limits that have started."""
+        limits = self._limits
         own = {"add_generation_prompt": add_generation_prompt, "bos_token": self._bos, "eos_token": self._eos}
         out: list[str] = []
         length = 0
@@ -93,8 +102,24 @@ class ChatTemplate:
         except Exception as error:  # raise_exception, undefined names, type errors, the sandbox
             message = f"The model's chat template rejects these messages: {_shown(error)}"
             raise WispError(message, "bad_chat_template", param="messages") from error
+
+    def _probe(self, messages: list[Message]) -> str:
+        """Render a short conversation, to learn what the template does. "" if it rejects it.
+
+        All probes share PROBING_SECONDS, so that a slow template does not delay the first request for long. It then
+        counts as one that lacks what was not found.
+        """
+        if self._probing <= 0:
+            return ""
+        self._at = None
+        self._limits.start(seconds=self._probing)
+        given = {"messages": messages, "tools": None, "documents": None}
+        try:
+            return self._text(given)
+        except WispError:
+            return ""
         finally:
-            limits.end()
+            self._probing -= self._limits.end()
 
     @property
     def requires_parts(self) -> bool:
@@ -115,18 +140,8 @@ class ChatTemplate:
                     for role in roles]  # fmt: skip
             self._written = self.source
             for conversation in (said[:3], said[1:3], [*said[1:3], said[1]], [*said[1:3], said[3]]):
-                try:
-                    self._written += "\n" + self.render(conversation)[:MOST_WRITTEN]
-                except WispError as error:
-                    if type(error.__cause__).__name__ == "LimitExceeded":
-                        break  # the others would take as long
+                self._written += "\n" + self._probe(conversation)[:MOST_WRITTEN]
         return self._written
-
-    def _rendered(self, messages: list[Message]) -> str:
-        try:
-            return self.render(messages)
-        except WispError:
-            return ""
 
     @property
     def takes_parts(self) -> bool:
@@ -134,13 +149,13 @@ class ChatTemplate:
         if self._takes_parts is None:
             first, second = "a0b1c2d3", "e4f5a6b7"
             parts = [{"type": "text", "text": first}, {"type": "text", "text": second}]
-            text = self._rendered([{"role": "user", "content": parts}])
+            text = self._probe([{"role": "user", "content": parts}])
             # other templates fail, or write the list as it is
             self._takes_parts = first in text and second in text and not re.search("['\"]type['\"]", text)
         return self._takes_parts
 
     def _renders(self, probe: str, content: Any) -> bool:
-        return probe in self._rendered([{"role": "user", "content": content}])
+        return probe in self._probe([{"role": "user", "content": content}])
 
     @property
     def takes_system(self) -> bool:
@@ -148,7 +163,7 @@ class ChatTemplate:
         if self._takes_system is None:
             first, second = "a0b1c2d3", "e4f5a6b7"
             said, asked = (self._prepare({"role": r, "content": c}) for r, c in (("system", first), ("user", second)))
-            self._takes_system = first in self._rendered([said, asked]) or second not in self._rendered([asked])
+            self._takes_system = first in self._probe([said, asked]) or second not in self._probe([asked])
         return self._takes_system
 
     def with_system_asked(self, messages: list[Message]) -> list[Message]:

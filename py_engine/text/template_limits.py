@@ -53,19 +53,21 @@ class Limits:
         self._clock = clock
         self.start(MAX_FOLDED)
 
-    def start(self, values: int = MAX_BYTES) -> None:
-        """Begin a rendering. `values`: the bytes that its values may have in all."""
-        self._end = self._clock() + MAX_SECONDS
+    def start(self, values: int = MAX_BYTES, seconds: float = MAX_SECONDS) -> None:
+        """Begin a rendering. `values`: the bytes that its values may have in all. `seconds`: MAX_SECONDS at most."""
+        self._began = self._clock()
+        self._seconds = min(seconds, MAX_SECONDS)
         self._steps, self._unclocked = MAX_STEPS, 0
         self._bytes = values
         self._calls = 0
         self._growing: deque[str] = deque(maxlen=GROWING)  # the newest long texts that were joined
         self._sizes: dict[int, tuple[Any, int, int]] = {}  # id -> (container, its depth, its size)
 
-    def end(self) -> None:
-        """End a rendering: free its values."""
+    def end(self) -> float:
+        """End a rendering: free its values. Return the seconds that it took."""
         self._sizes = {}
         self._growing.clear()
+        return self._clock() - self._began
 
     @property
     def left(self) -> int:
@@ -80,8 +82,8 @@ class Limits:
         self._unclocked += steps
         if self._unclocked > CLOCK_STEPS:
             self._unclocked = 0
-            if self._clock() > self._end:
-                raise LimitExceeded(f"it takes too long, more than {MAX_SECONDS:.0f} s")
+            if self._clock() - self._began > self._seconds:
+                raise LimitExceeded(f"it takes too long, more than {self._seconds:.1f} s")
 
     def enter(self, weight: int = 1) -> None:
         """Account for a call. leave() ends it."""

@@ -3,11 +3,12 @@
 import sys
 import time
 from contextlib import suppress
+from datetime import datetime
 
 import pytest
 
 from py_engine.errors import WispError
-from py_engine.text.chat_template import ChatTemplate
+from py_engine.text.chat_template import PROBING_SECONDS, ChatTemplate
 from py_engine.text.template_limits import LAZY_BYTES, MAX_SECONDS, NOTED_BYTES, LimitExceeded, Limits
 
 USER = [{"role": "user", "content": "Hi"}]
@@ -105,6 +106,27 @@ def test_runaway_templates_end(source: str) -> None:
         ChatTemplate(source).render(USER)
     assert error.value.code == "bad_chat_template"
     assert time.process_time() - began < 2 * MAX_SECONDS
+
+
+def test_what_is_probed_of_a_slow_template_takes_two_seconds_in_all() -> None:
+    """Nine conversations of 0.9 s each. The clock advances by 0.1 s where the template asks for the date."""
+    seconds = [0.0]
+
+    def now() -> datetime:
+        seconds[0] += 0.1
+        return datetime(2026, 1, 1)
+
+    slow = "{% for i in range(9) %}{{ strftime_now('%Y') }}{% for j in range(200) %}{% endfor %}{% endfor %}"
+    template = ChatTemplate(slow + "{% for m in messages %}{{ m.role }}: {{ m.content }};{% endfor %}", now=now)
+    template._limits._clock = lambda: seconds[0]
+    assert not template.requires_parts
+    assert seconds[0] == pytest.approx(0.9), "what is found in time counts"
+    template.takes_parts, template.takes_system, template.written  # noqa: B018
+    assert PROBING_SECONDS <= seconds[0] <= PROBING_SECONDS + 0.15
+    assert template.takes_system, "not found to reject them"
+    messages = template.prepare([{"role": "system", "content": "Be kind."}, *USER])
+    assert template.render(template.with_system_asked(messages)).endswith("system: Be kind.;user: Hi;")
+    assert seconds[0] <= PROBING_SECONDS + 1.1
 
 
 def test_formats_within_the_limits_are_applied() -> None:
