@@ -41,13 +41,13 @@ class ChatTemplate:
         self.of_tools: ChatTemplate | None = None  # in its place for requests with tools
         self._bos, self._eos = bos, eos
         self._omits_none = False
-        self.forms = Forms(source, self.render)
         self._at: datetime | None = None
         try:
             from py_engine.text.template_sandbox import Sandbox  # imports Jinja, which most models need only later
 
             environment = Sandbox(lambda: self._at or now())
             self._limits = environment.limits
+            self.forms = Forms(source, self.render, environment.limits.clock)
             self._template = environment.from_string(source)
         except Exception as error:  # any exception of Jinja's parser: the template is broken
             raise WispError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -20,14 +19,14 @@ NAMED_PARTS = re.compile("['\"]type['\"]")  # of a list of parts that a template
 CALLED = "get_a0b1"
 OTHER = {"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]}
 TOOL = {"type": "function", "function": {"name": "get_time", "description": "A tool.", "parameters": OTHER}}
-MAX_SECONDS = 2.0  # of all short conversations: one may take a second (template_limits.py)
+MAX_SECONDS = 2.0  # of the processor, after which no more short conversations are rendered
 
 
 class Forms:
     """The forms of messages that a template takes."""
 
-    def __init__(self, source: str, render: Render) -> None:
-        self._source, self._render = source, render
+    def __init__(self, source: str, render: Render, clock: Callable[[], float]) -> None:
+        self._source, self._render, self._clock = source, render, clock
         self._seconds = 0.0  # that short conversations have taken
 
     @cached_property
@@ -62,6 +61,14 @@ class Forms:
         """Whether the template names the role "developer", and writes its messages."""
         said = {"role": "developer", "content": self._text(FIRST)}
         return "developer" in self._source and FIRST in self._rendered([said, _user(self._text(SECOND))])
+
+    @cached_property
+    def requires_thoughts(self) -> bool:
+        """Whether the template rejects answers without `reasoning_content`, as K2 Horizon's."""
+        asked, answer = _user(self._text(FIRST)), {"role": "assistant", "content": self._text(SECOND)}
+        return SECOND not in self._rendered([asked, answer]) and (
+            SECOND in self._rendered([asked, answer | {"reasoning_content": ""}])
+        )
 
     @cached_property
     def takes_arguments_as_text(self) -> bool:
@@ -103,13 +110,13 @@ class Forms:
         """A conversation's text; "" if the template rejects it, or has taken long for others."""
         if self._seconds > MAX_SECONDS:
             return ""
-        begun = time.perf_counter()
+        begun = self._clock()
         try:
             return self._render(messages, tools=[TOOL] if len(messages) == 3 and "tool_calls" in messages[1] else None)
         except WispError:
             return ""
         finally:
-            self._seconds += time.perf_counter() - begun
+            self._seconds += self._clock() - begun
 
     # -- OpenAI's messages
 
@@ -125,6 +132,8 @@ class Forms:
         if content is None:
             content = ""
         message["content"] = self._text(content) if isinstance(content, str) else content
+        if role == "assistant" and "reasoning_content" not in message and self.requires_thoughts:
+            message["reasoning_content"] = ""
         if isinstance(message.get("tool_calls"), list) and not self.takes_arguments_as_text:
             message["tool_calls"] = [_with_object_arguments(call) for call in message["tool_calls"]]
         return message

@@ -50,13 +50,13 @@ class Limits:
     """The account of the rendering in progress."""
 
     def __init__(self, clock: Callable[[], float] = CLOCK) -> None:
-        self._clock = clock
+        self.clock = clock
         self.start(MAX_FOLDED)
 
     def start(self, values: int = MAX_BYTES, *, again: bool = False) -> None:
         """Begin a rendering. `values`: bytes that they may have. `again`: with the time that the last one left."""
         if not again:
-            self._end = self._clock() + MAX_SECONDS
+            self._end = self.clock() + MAX_SECONDS
             self._steps, self._unclocked = MAX_STEPS, 0
         self._bytes = values
         self._calls = 0
@@ -82,7 +82,7 @@ class Limits:
         self._unclocked += steps
         if self._unclocked > CLOCK_STEPS:
             self._unclocked = 0
-            if self._clock() > self._end:
+            if self.clock() > self._end:
                 raise LimitExceeded(f"it takes too long, more than {MAX_SECONDS:.0f} s")
 
     def enter(self, weight: int = 1) -> None:

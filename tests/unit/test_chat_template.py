@@ -4,7 +4,6 @@ test_template_limits.py has the limits.
 """
 
 import json
-import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -217,6 +216,15 @@ def test_developer_messages_are_the_system_s_unless_the_template_writes_them(sou
     assert message["role"] == role
 
 
+def test_answers_get_empty_thoughts_where_the_template_requires_some() -> None:
+    """K2 Horizon's does."""
+    check = "{% if m.role == 'assistant' and m.reasoning_content is undefined %}{{ raise_exception('no') }}{% endif %}"
+    answer = {"role": "assistant", "content": "x"}
+    for source, want in ((check, answer | {"reasoning_content": ""}), ("", answer)):
+        template = ChatTemplate("{% for m in messages %}" + source + "{{ m.content }}{% endfor %}")
+        assert template.prepare([answer]) == [want]
+
+
 def test_a_template_may_loop_over_tools_that_are_none() -> None:
     """Hermes 2 Pro's and Command R+'s for tools do, and Hugging Face rejects them then."""
     template = ChatTemplate("{% for t in tools %}{{ t.x }}{% endfor %}{{ messages[0].content }}")
@@ -253,13 +261,14 @@ def test_a_file_may_hold_a_template_for_requests_with_tools() -> None:
 def test_short_conversations_share_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A template whose renderings take long must not hold the engine for each form of messages."""
     template = ChatTemplate("{{ messages[0].content }}")
-    rendered = 0
+    rendered, seconds = 0, 0.0
 
     def slow(*_: Any, **__: Any) -> str:
-        nonlocal rendered
-        rendered += 1
-        time.sleep(1.1)
+        nonlocal rendered, seconds
+        rendered, seconds = rendered + 1, seconds + 1.1
         return ""
+
+    monkeypatch.setattr(template.forms, "_clock", lambda: seconds)
 
     monkeypatch.setattr(template.forms, "_render", slow)
     assert not template.forms.takes_parts

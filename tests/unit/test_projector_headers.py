@@ -61,6 +61,18 @@ def test_rms_norms_may_have_biases(name: str, norm: str) -> None:
     assert getattr(found[0].bindings["norm"], "name", "") == bias.replace("bias", "weight")
 
 
+@pytest.mark.parametrize(("name", "has"), [("mlp", False), ("qwen2vl", False), ("gemma3", True), ("internvl", True)])
+@pytest.mark.parametrize("added", [["attn_q_norm", "attn_k_norm"], ["ls1", "ls2"]])
+def test_norms_and_scales_where_the_types_blocks_have_them(name: str, has: bool, added: list[str]) -> None:
+    """As in llama.cpp, whose graphs of some types leave them out."""
+    header = header_of(VISION / f"{name}.mmproj.gguf")
+    tensors = [f"v.blk.0.{tensor}.weight" for tensor in added]
+    more = {tensor: replace(header.tensors["v.blk.0.ln1.weight"], name=tensor) for tensor in tensors}
+    plan = make_plan(replace(header, tensors=header.tensors | more), Device(), PlanOptions(1, 1, "f16"))
+    read = {tensor for weight in plan.weights.values() for tensor, *_ in weight.sources}
+    assert read.intersection(tensors) == (set(tensors) if has else set())
+
+
 def test_tokens_of_gemma_4_12bs_sound_have_one_length() -> None:
     header = header_of(VISION / "gemma4u.mmproj.gguf")
     other = replace(header, metadata=header.metadata | {"clip.audio.num_mel_bins": 128})

@@ -38,6 +38,22 @@ OLD = {
 }
 
 
+# The types whose graphs in llama.cpp have blocks of their own. These have no norms of queries and keys or of what is
+# added, and no scales, whatever the file has.
+PLAIN = {
+    "adapter",
+    "exaone4_5",
+    "granite4_vision",
+    "ldp",
+    "ldpv2",
+    "mimovl",
+    "mlp",
+    "qwen2.5vl_merger",
+    "qwen2vl_merger",
+    "qwen3vl_merger",
+    "youtuvl",
+}
+
 BARE = re.compile(r"[va]\.blk\.\d+\.ln[12]")  # names of norms that may lack weights, as in llama.cpp
 
 
@@ -85,6 +101,11 @@ class Block:
     def ops(self) -> Ops:
         return self.stages.ops
 
+    @property
+    def plain(self) -> bool:
+        """Whether the block is one of the PLAIN types."""
+        return self.stages.tower.kind in PLAIN
+
     def add(self, x: Buffer) -> None:
         """x += attention; x += feed-forward network; x *= the block's scale, if it has one."""
         self.attend(x)
@@ -99,7 +120,7 @@ class Block:
             return
         up, down, width = self._names()
         self._add(down, self._hidden(normed, up, width), width, ("ls2", "ffn_post_norm"), x)
-        if b + "out_scale.weight" in w:
+        if b + "out_scale.weight" in w and not self.plain:
             per_layer.scale_by(self.ops, x, w.vector((b + "out_scale.weight", 1)))
 
     def attend(self, x: Buffer) -> None:
@@ -109,12 +130,13 @@ class Block:
     def _attention(self, x: Buffer) -> Buffer:
         tower, w, ops, b = self.stages.tower, self.stages.w, self.ops, self.b
         normed, norm = self.norms.apply(b + "ln1", x, "normed", for_product=True), None
-        if w.has_all([b + f"attn_{name}_norm.weight" for name in "qk"]):
+        named = [b + f"attn_{name}_norm.weight" for name in "qk"]
+        if not self.plain and w.has_all(named):
             size = w.size(b + "attn_q_norm.weight")
             if size not in (tower.head_dim, tower.widths[0]):
                 what = f"Tensor {b}attn_q_norm.weight has {size} values; heads have {tower.head_dim}."
                 raise WispError(what, "bad_tensor_shape")
-            weight = w.vector(*((b + f"attn_{name}_norm.weight", size) for name in "qk"))
+            weight = w.vector(*((name, size) for name in named))
             across = size != tower.head_dim
             norm = HeadNorm(weight, across_heads=across, layer_norm=not self.norms.rms, norm_values=self.norm_values)
         queries = split_qkv(self.stages, normed, b, self.cache) if self.rope.dim == 0 and norm is None else None
@@ -158,7 +180,7 @@ class Block:
         w, ops, b = self.stages.w, self.ops, self.b
         n = self.stages.tower.embedding_length
         weight, bias = w.matrix(b + name + ".weight", n, cols), w.optional_vector((b + name + ".bias", n))
-        scale, norm = (w.optional_vector((b + tensor + ".weight", n)) for tensor in after)
+        scale, norm = (None if self.plain else w.optional_vector((b + tensor + ".weight", n)) for tensor in after)
         if not (scale or norm or is_clipped(self.stages, b + name)):
             ops.linear(x, weight, bias, to)
             return

@@ -12,7 +12,8 @@ from math import floor
 from typing import Any
 
 from py_engine.errors import WispError
-from py_engine.text.tokenizers.vocab import BYTE, Vocab, byte_of, check_lengths, numbers
+from py_engine.text.tokenizers.prefix_index import MAX_NESTED, PrefixIndex
+from py_engine.text.tokenizers.vocab import BYTE, Vocab, byte_of, numbers
 
 STEPS = 10_000  # of a score of 1
 UNKNOWN_SCORE = -10_000_000  # steps, of a character that becomes bytes
@@ -30,19 +31,17 @@ class PLaMo:
         self.vocab, self.cuts = vocab, cuts
         scores = numbers(metadata, "scores", len(vocab)) or [0.0] * len(vocab)
         self.bytes: dict[bytes, int] = {}
-        self.tokens: dict[str, tuple[int, int]] = {}  # text -> id, score in steps
-        lengths: dict[str, set[int]] = {}  # first character -> lengths of the tokens that begin with it
+        ids: dict[str, int] = {}  # text -> id
         for i, (text, kind) in enumerate(zip(vocab.texts, vocab.types, strict=True)):
             if kind == BYTE:
                 self.bytes[byte_of(text)] = i
             elif text:
-                score = _steps(scores[i])
-                self.tokens.pop(text, None)
-                if score > LEAST_SCORE:
-                    self.tokens[text] = i, score
-                    lengths.setdefault(text[0], set()).add(len(text))
-        check_lengths(lengths.values())
-        self.lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
+                ids[text] = i
+        steps = {text: _steps(scores[i]) for text, i in ids.items()}
+        self.index = PrefixIndex((text for text, score in steps.items() if score > LEAST_SCORE), MAX_NESTED)
+        self.ids = list(map(ids.__getitem__, self.index.tokens))
+        self.lengths = list(map(len, self.index.tokens))
+        self.scores = list(map(steps.__getitem__, self.index.tokens))
         if any(bytes([value]) not in self.bytes for value in range(256)):
             raise WispError("The PLaMo vocabulary lacks the tokens of some bytes.", "corrupt_header")
 
@@ -53,29 +52,31 @@ class PLaMo:
 
     def _best(self, text: str) -> list[int]:
         """The ids of the best split of a text."""
-        n, tokens = len(text), self.tokens
+        n, lengths, scores = len(text), self.lengths, self.scores
+        longest, shorter = self.index.longest, self.index.shorter
         best = [0] * (n + 1)  # sum of the scores from a position on
-        chosen: list[tuple[int, int | None]] = [(0, None)] * n  # length of the token there, its id; None: bytes
-        get = tokens.get
+        chosen = [-1] * n  # token there; -1: bytes
         for at in range(n - 1, -1, -1):
-            most: int | None = None
-            for length in self.lengths.get(text[at], ()):
-                end = at + length
-                found = get(text[at:end]) if end <= n else None
-                if found is not None and (most is None or best[end] + found[1] > most):
-                    most, chosen[at] = best[end] + found[1], (length, found[0])
-            if most is None or best[at + 1] + UNKNOWN_SCORE > most:
-                most, chosen[at] = best[at + 1] + UNKNOWN_SCORE, (1, None)
-            best[at] = most
+            as_bytes = best[at + 1] + UNKNOWN_SCORE
+            most = as_bytes - 1  # an equal sum is enough
+            found, one = longest(text, at), -1
+            while found >= 0:
+                total = best[at + lengths[found]] + scores[found]
+                if total > most:
+                    most, one = total, found
+                found = shorter[found]
+            best[at] = as_bytes if one < 0 else most
+            chosen[at] = one
         out: list[int] = []
         at = 0
         while at < n:
-            length, token = chosen[at]
-            if token is None:
+            token = chosen[at]
+            if token < 0:
                 out += [self.bytes[bytes([value])] for value in text[at].encode()]
+                at += 1
             else:
-                out.append(token)
-            at += length
+                out.append(self.ids[token])
+                at += lengths[token]
         return out
 
     def piece(self, token: int) -> bytes:

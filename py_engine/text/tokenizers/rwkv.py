@@ -5,44 +5,41 @@ Token texts are escaped: \\t \\n \\r \\xNN, and a backslash before any other cha
 
 import re
 
-from py_engine.text.tokenizers.vocab import Vocab, check_lengths
+from py_engine.text.tokenizers.prefix_index import PrefixIndex
+from py_engine.text.tokenizers.vocab import Vocab
 
 _ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _NAMED = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 
 
 class RWKV:
-    """Greedy longest match, with a table of token lengths by their first two bytes."""
+    """Greedy longest match."""
 
     def __init__(self, vocab: Vocab) -> None:
         self.vocab = vocab
-        self.ids: dict[bytes, int] = {}
-        lengths: dict[bytes, set[int]] = {}
+        ids: dict[bytes, int] = {}
         for i, text in enumerate(vocab.texts):
             data = self.piece(i) if text else b""
             if data:
-                self.ids.setdefault(data, i)
-                lengths.setdefault(data[:2], set()).add(len(data))
-        check_lengths(lengths.values())
-        self.lengths = {head: sorted(ns, reverse=True) for head, ns in lengths.items()}
+                ids.setdefault(data, i)
+        self.index = PrefixIndex(ids)
+        self.ids = [ids[data] for data in self.index.tokens]
 
     def encode(self, text: str, first: bool = False) -> list[int]:
         """Encode a text without special tokens."""
         data = text.encode()
-        ids, lengths, unknown = self.ids, self.lengths, self.vocab.special("unknown")
+        index, unknown = self.index, self.vocab.special("unknown")
         out: list[int] = []
         at = 0
         while at < len(data):
-            for length in (*lengths.get(data[at : at + 2], ()), 1):
-                token = ids.get(data[at : at + length])
-                if token is not None:
-                    at += length
-                    break
-            else:
-                token = unknown
-                at += 1
-            if token is not None:
-                out.append(token)
+            found = index.longest(data, at)
+            if found >= 0:
+                out.append(self.ids[found])
+                at += len(index.tokens[found])
+                continue
+            if unknown is not None:
+                out.append(unknown)
+            at += 1
         return out
 
     def piece(self, token: int) -> bytes:

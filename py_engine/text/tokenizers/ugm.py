@@ -11,12 +11,13 @@ import struct
 from typing import Any
 
 from py_engine.errors import WispError
+from py_engine.text.tokenizers.prefix_index import PrefixIndex
 from py_engine.text.tokenizers.spm import spaced_piece
-from py_engine.text.tokenizers.vocab import NORMAL, UNUSED, USER_DEFINED, Vocab, check_lengths, numbers
+from py_engine.text.tokenizers.vocab import NORMAL, UNUSED, USER_DEFINED, Vocab, numbers
 from py_engine.text.tokenizers.word_cache import WordCache
 
 UNKNOWN_PENALTY = 10.0
-MAX_LENGTHS = 64  # as check_lengths() counts them: pieces have 16 characters at most, unless a training says otherwise
+MAX_NESTED = 64  # pieces that are prefixes of each other; they have 16 characters, unless a training says otherwise
 MAX_PREFIX = 32  # bytes of what a table replaces: one that refers to itself has no end
 MAX_REPLACEMENT = 256  # bytes; those of NFKC have 33 at most
 MAX_GROWTH = 2  # times as many bytes, and LEAST_GROWTH: what would make a text longer is then no longer replaced
@@ -37,13 +38,11 @@ class UGM:
         self.charsmap = CharsMap(bytes(int(n) & 0xFF for n in numbers(metadata, "precompiled_charsmap", 0)))
         types = vocab.types
         self.scores: dict[str, float] = {}
-        lengths: dict[str, set[int]] = {}  # first character -> lengths of the tokens that begin with it
         for text, i in vocab.ids.items():
             if text and types[i] in (NORMAL, USER_DEFINED, UNUSED):
                 self.scores[text] = 0.0 if types[i] == USER_DEFINED else scores[i]
-                lengths.setdefault(text[0], set()).add(len(text))
-        check_lengths(lengths.values(), MAX_LENGTHS)
-        self.lengths = {first: sorted(ns) for first, ns in lengths.items()}
+        self.index = PrefixIndex(self.scores, MAX_NESTED)
+        self.edges = [(len(text), self.scores[text]) for text in self.index.tokens]
         normal = [scores[i] for i, kind in enumerate(types) if kind == NORMAL]
         self.unknown_score = min(normal, default=0.0) - UNKNOWN_PENALTY
         separable = not any("▁" in t.lstrip("▁") for t in self.scores)
@@ -68,20 +67,20 @@ class UGM:
 
     def _best(self, word: str) -> list[int]:
         """The best split's ids. Adjacent unknown characters are one token."""
-        n, scores, lengths, unknown_score = len(word), self.scores, self.lengths, self.unknown_score
-        get = scores.get
+        n, scores, edges, unknown_score = len(word), self.scores, self.edges, self.unknown_score
+        longest, shorter = self.index.longest, self.index.shorter
         best = [0.0, *[float("-inf")] * n]
         start = [0] * (n + 1)
         known = [False] * (n + 1)
         for i, c in enumerate(word):
             here = best[i]
-            for length in lengths.get(c, ()):
-                end = i + length
-                if end > n:
-                    break
-                score = get(word[i:end])
-                if score is not None and here + score > best[end]:
+            found = longest(word, i)
+            while found >= 0:
+                length, score = edges[found]
+                if here + score > best[i + length]:
+                    end = i + length
                     best[end], start[end], known[end] = here + score, i, True
+                found = shorter[found]
             if c not in scores and here + unknown_score > best[i + 1]:
                 best[i + 1], start[i + 1], known[i + 1] = here + unknown_score, i, False
         out: list[int] = []

@@ -1,6 +1,6 @@
 """The vocabulary of a GGUF file: token texts, types and special ids, with llama.cpp's corrections."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from py_engine.errors import WispError
@@ -8,8 +8,6 @@ from py_engine.errors import WispError
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # tokenizer.ggml.token_type
 
 MAX_LENGTH = 1024  # characters of a token
-LONG = 256  # characters that take twice as long to look for as one
-MAX_LENGTHS = 128  # of tokens with the same first characters: some tokenizers try each at each place of a text
 
 # Texts of tokens that are end-of-generation and control tokens, regardless of the metadata and of their type.
 END_TEXTS = (
@@ -111,17 +109,6 @@ def numbers(metadata: dict[str, Any], name: str, count: int) -> list[float]:
     if len(given) < count:
         raise WispError(f"tokenizer.ggml.{name} is shorter than the vocabulary.", "corrupt_header")
     return given
-
-
-def check_lengths(found: Iterable[Collection[int]], most: int = MAX_LENGTHS) -> None:
-    """Refuse a vocabulary with too many lengths. `found`: the lengths, by the tokens' first characters.
-
-    A length counts the more, the longer it takes to look for it.
-    """
-    if any(sum(1 + length // LONG for length in lengths) > most for lengths in found):
-        raise WispError(
-            f"The vocabulary's tokens have more than {most} lengths to try at a place of a text.", "corrupt_header"
-        )
 
 
 def byte_of(text: str) -> bytes:

@@ -4,15 +4,15 @@ import unicodedata
 from functools import lru_cache
 from typing import Any
 
+from py_engine.text.tokenizers.prefix_index import PrefixIndex
 from py_engine.text.tokenizers.spm import spaced_piece
-from py_engine.text.tokenizers.vocab import Vocab, check_lengths
+from py_engine.text.tokenizers.vocab import Vocab
 
 _CJK = (
     (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B920, 0x2CEAF),
     (0xF900, 0xFAFF), (0x2F800, 0x2FA1F),
 )  # fmt: skip
 SPACES = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))))
-MAX_LENGTHS = 64  # as check_lengths() counts them
 _BREAK, _DROP, _SINGLE, _PART = range(4)
 
 
@@ -23,11 +23,7 @@ class WPM:
         self.vocab = vocab
         self.lowercase = bool(metadata.get("tokenizer.ggml.normalizer.lowercase", True))
         self.strip_accents = bool(metadata.get("tokenizer.ggml.normalizer.strip_accents", self.lowercase))
-        lengths: dict[str, set[int]] = {}  # first character -> lengths of the tokens that begin with it
-        for token in filter(None, vocab.texts):
-            lengths.setdefault(token[0], set()).add(len(token))
-        check_lengths(lengths.values(), MAX_LENGTHS)
-        self.lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
+        self.index = PrefixIndex(text for text in vocab.ids if text)
         self.cache: dict[str, list[int]] = {}
 
     def encode(self, text: str, first: bool = False) -> list[int]:
@@ -59,18 +55,15 @@ class WPM:
         return [w for w in (*words, "".join(parts)) if w]
 
     def _encode_word(self, word: str) -> list[int]:
-        ids = self.vocab.ids
         word, at, out = "▁" + word, 0, list[int]()
         while at < len(word):
-            for length in self.lengths.get(word[at], ()):
-                token = ids.get(word[at : at + length]) if at + length <= len(word) else None
-                if token is not None:
-                    break
-            else:
+            found = self.index.longest(word, at)
+            if found < 0:
                 unknown = self.vocab.special("unknown")
                 return [] if unknown is None else [unknown]
-            out.append(token)
-            at += length
+            token = self.index.tokens[found]
+            out.append(self.vocab.ids[token])
+            at += len(token)
         return out
 
     def piece(self, token: int) -> bytes:
