@@ -137,18 +137,24 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   if (m0 >= state.n) { // uniform: state does not change within a dispatch
     return;
   }
+  let last_token = min(m0 + TQ, state.n) - 1u;
   let first_seen = visible(m0);
-  let last_seen = visible(min(m0 + TQ, state.n) - 1u);
+  let last_seen = visible(last_token);
+  let seen_by_tile = visible_to(m0, last_token);
+#if PACKED and PREFIXES
+  let tile_unseen = unseen(m0);
+  let one_segment = tile_unseen.y == own_begin(last_token);
+#endif
 #if SPLIT
-  let splits = splits_of(vec2u(first_seen.x, last_seen.y));
+  let splits = splits_of(seen_by_tile);
   let begin = splits.x + wid.z * splits.y;
-  let end = min(last_seen.y, begin + splits.y);
+  let end = min(seen_by_tile.y, begin + splits.y);
   if (begin >= end) {
     return;
   }
 #else
-  let begin = first_seen.x / TS * TS; // skips tiles that no row sees
-  let end = last_seen.y;
+  let begin = seen_by_tile.x / TS * TS; // skips tiles that no row sees
+  let end = seen_by_tile.y;
 #endif
   for (var i = t; i < ROWS * VECS; i += WG) {
     let row = min(i / VECS, TQ * G - 1u);
@@ -156,8 +162,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     qs[i / VECS].parts[i % VECS / CHAIN][i % CHAIN] = h4(vec4f(q[at]) * p.scale);
   }
   let first_page = tile_page(begin);
+  let first_last = last_filled(begin, end);
   for (var e = t; e < TS * VECS; e += WG) {
-    store_key(e, converted(fetched(false, first_page, min(begin + e / VECS, end - 1u), kv_head, e % VECS)));
+    store_key(e, converted(fetched(false, first_page, min(begin + e / VECS, first_last), kv_head, e % VECS)));
   }
   let key_lane = t % KEY_LANES;
   let row_lane = min(t / KEY_LANES, ROW_LANES - 1u);
@@ -185,10 +192,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #endfor
   var next_page = first_page; // of the keys that are loaded next
+  var next_last = first_last;
   workgroupBarrier();
   for (var s0 = begin; s0 < end; s0 += TS) {
     let page = next_page;
+    let last = next_last;
     next_page = tile_page(min(s0 + TS, end - 1u));
+    next_last = last_filled(min(s0 + TS, end - 1u), end);
 #if AHEAD == 2
 #include "lib/attention_load_values.wgsl"
 #if not ONE_BUFFER
@@ -233,7 +243,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #if INDEXED
       const all_visible = false;
 #else
-      let all_visible = s0 >= last_seen.x && s0 + TS <= first_seen.y; // to every row
+      var all_visible = s0 >= last_seen.x && s0 + TS <= first_seen.y; // to every row
+#if PACKED and PREFIXES
+      all_visible &= one_segment && (s0 + TS <= tile_unseen.x || s0 >= tile_unseen.y);
+#endif
 #endif
 #for i in SR
       {
@@ -255,6 +268,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
           let token = token_of(m0, row);
           let seen = visible(token);
           var shown = (at >= vec4u(seen.x)) & (at < vec4u(seen.y));
+#if PACKED and PREFIXES
+          let hidden = unseen(token);
+          shown &= (at < vec4u(hidden.x)) | (at >= vec4u(hidden.y));
+#endif
 #if INDEXED
           let chosen = index_mask[token * INDEXED + at.x / 32u] >> (at.x % 32u); // four positions share a word
           shown &= ((vec4u(chosen) >> vec4u(0, 1, 2, 3)) & vec4u(1)) == vec4u(1);
@@ -299,7 +316,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #else
     for (var e = t; e < TS * VALUE_VECS; e += WG) {
-      let s = min(s0 + e / VALUE_VECS, end - 1u);
+      let s = min(s0 + e / VALUE_VECS, last);
       store_value(e, converted(fetched(true, page, s, kv_head, e % VALUE_VECS)));
     }
 #endif

@@ -59,10 +59,10 @@ var<workgroup> row_factor: array<f32, ROWS>; // that a row's sums are multiplied
 // [0] is 1 if a row's reference has changed; 16 bytes, to keep the arrays aligned for matrices
 var<workgroup> needs_rescale: array<u32, 4>;
 
-// Four dimensions of the key or value at position s of `page`, or at the last one: what is masked must be finite, no more.
-fn cached_halves(values: bool, page: u32, s: u32, end: u32, head: u32, c: u32) -> vec4<f16> {
+// Four dimensions of the key or value at position s of `page`, or at `last`: what is masked must be finite, no more.
+fn cached_halves(values: bool, page: u32, s: u32, last: u32, head: u32, c: u32) -> vec4<f16> {
 #if NOPE
-  let row = min(s, end - 1u);
+  let row = min(s, last);
   if (values || c < NOPE / 4u) {
     return vec4<f16>(expanded[expanded_at(values, row, head) + c]);
   }
@@ -71,7 +71,7 @@ fn cached_halves(values: bool, page: u32, s: u32, end: u32, head: u32, c: u32) -
   if (DIM != HEAD_DIM && c >= VECS) {
     return vec4<f16>();
   }
-  let at = (row_in(page, min(s, end - 1u)) * p.n_head_kv + head) * VECS + c;
+  let at = (row_in(page, min(s, last)) * p.n_head_kv + head) * VECS + c;
 #if KV == "f16"
   if (values) {
     return bitcast<vec4<f16>>(v_cache[at]);
@@ -94,18 +94,24 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   if (m0 >= state.n) { // uniform: state does not change within a dispatch
     return;
   }
+  let last_token = min(m0 + TQ, state.n) - 1u;
   let first_seen = visible(m0);
-  let last_seen = visible(min(m0 + TQ, state.n) - 1u);
+  let last_seen = visible(last_token);
+  let seen_by_tile = visible_to(m0, last_token);
+#if PACKED and PREFIXES
+  let tile_unseen = unseen(m0);
+  let one_segment = tile_unseen.y == own_begin(last_token);
+#endif
 #if SPLIT
-  let splits = splits_of(vec2u(first_seen.x, last_seen.y));
+  let splits = splits_of(seen_by_tile);
   let begin = splits.x + wid.z * splits.y;
-  let end = min(last_seen.y, begin + splits.y);
+  let end = min(seen_by_tile.y, begin + splits.y);
   if (begin >= end) {
     return;
   }
 #else
-  let begin = first_seen.x / TS * TS; // skips tiles that no row sees
-  let end = last_seen.y;
+  let begin = seen_by_tile.x / TS * TS; // skips tiles that no row sees
+  let end = seen_by_tile.y;
 #endif
   let sub = t / LANES;
   let lane = t % LANES;
@@ -145,7 +151,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let quarter = lane % ROW_LANES;
 #for r in STRIP * 4 // LANES
   let row${r} = r0 + ${r}u * (LANES / ROW_LANES) + lane / ROW_LANES;
-  let seen${r} = visible(min(m0 + row${r} / G, state.n - 1u));
+  let token${r} = min(m0 + row${r} / G, state.n - 1u);
+  let seen${r} = visible(token${r});
+#if PACKED and PREFIXES
+  let hidden${r} = unseen(token${r});
+#endif
 #if SINKS
   var top${r} = sinks[(p.head0 + head) * G + row${r} % G];
   var total${r} = select(0.0, 1.0, quarter == 0u);
@@ -160,11 +170,12 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endfor
 #endfor
   var next_page = tile_page(begin); // of the keys that are loaded next
+  var next_last = last_filled(begin, end);
 #for i in (TS * DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
   {
     let e = t + ${i}u * WG;
     if (e < TS * DIM_VECS) {
-      let v = cached_halves(false, next_page, begin + e / DIM_VECS, end, head, e % DIM_VECS);
+      let v = cached_halves(false, next_page, begin + e / DIM_VECS, next_last, head, e % DIM_VECS);
       let to = min(e, TS * DIM_VECS - 1u) / DIM_VECS * PITCH + e % DIM_VECS * 4u;
       ks[to] = v.x;
       ks[to + 1u] = v.y;
@@ -179,7 +190,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   workgroupBarrier();
   for (var s0 = begin; s0 < end; s0 += TS) {
     let page = next_page;
+    let last = next_last;
     next_page = tile_page(min(s0 + TS, end - 1u));
+    next_last = last_filled(min(s0 + TS, end - 1u), end);
 #for j in TS // SIDE
     {
 #for i in STRIP // SIDE
@@ -201,14 +214,17 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     workgroupBarrier();
 #for i in (TS * VDIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
     let v_at${i} = t + ${i}u * WG;
-    let v${i} = cached_halves(true, page, s0 + v_at${i} / VDIM_VECS, end, head, v_at${i} % VDIM_VECS);
+    let v${i} = cached_halves(true, page, s0 + v_at${i} / VDIM_VECS, last, head, v_at${i} % VDIM_VECS);
 #endfor
 #for i in (TS * DIM // 4 + ROWS // STRIP * LANES - 1) // (ROWS // STRIP * LANES)
     let k_at${i} = t + ${i}u * WG;
-    let k${i} = cached_halves(false, next_page, s0 + TS + k_at${i} / DIM_VECS, end, head, k_at${i} % DIM_VECS);
+    let k${i} = cached_halves(false, next_page, s0 + TS + k_at${i} / DIM_VECS, next_last, head, k_at${i} % DIM_VECS);
 #endfor
     // Whether every row sees all positions of the tile.
-    let all_visible = s0 >= last_seen.x && s0 + TS <= first_seen.y;
+    var all_visible = s0 >= last_seen.x && s0 + TS <= first_seen.y;
+#if PACKED and PREFIXES
+    all_visible &= one_segment && (s0 + TS <= tile_unseen.x || s0 >= tile_unseen.y);
+#endif
 #for r in STRIP * 4 // LANES
     {
       let at = row${r} * S_PITCH + quarter;
@@ -220,7 +236,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
 #endif
       if (!all_visible) {
         let s = s0 + ${i}u * ROW_LANES + quarter;
-        score${i} = select(NO_SCORE, score${i}, s >= seen${r}.x && s < seen${r}.y);
+        var shown = s >= seen${r}.x && s < seen${r}.y;
+#if PACKED and PREFIXES
+        shown &= s < hidden${r}.x || s >= hidden${r}.y;
+#endif
+        score${i} = select(NO_SCORE, score${i}, shown);
       }
       top = max(top, score${i});
 #endfor

@@ -36,7 +36,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
     return;
   }
   let m0 = m / TQ * TQ;
-  let seen = vec2u(visible(m0).x, visible(min(m0 + TQ, n) - 1u).y); // of the tile
+  let seen = visible_to(m0, min(m0 + TQ, n) - 1u);
   let splits = splits_of(seen);
   let used = (seen.y - splits.x + splits.y - 1u) / splits.y;
 #if SINKS

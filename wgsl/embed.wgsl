@@ -31,7 +31,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   var row = 0u - p.row0;
   var scale = p.scale;
 #if ROW == "token"
-  let token = tokens[seq_of(m) * TOKENS + pos_of(m)];
+  let token = tokens[seq_of(m) * TOKENS + token_index(m)];
   row += token;
 #if MEDIA
   if (token >= FIRST_MEDIA_ID) {

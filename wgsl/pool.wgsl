@@ -21,7 +21,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
     y[m * VECS + c] = vec4f(0);
   }
 #endif
-  if (c >= VECS || m >= n || (m + 1u < n && segment_begin(m + 1u) == segment_begin(m))) {
+  if (c >= VECS || m >= n || (m + 1u < n && own_begin(m + 1u) == own_begin(m))) {
     return;
   }
 #if KIND == "spread"
@@ -29,7 +29,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
 #else
   let at = segment_row(m) * VECS + c;
 #endif
-  let count = state.tokens[0].pos + m + 1u - segment_begin(m); // tokens of the segment up to this one
+  let count = batch_position(m) + 1u - own_begin(m); // tokens of the segment up to this one
   let first = m + 1u - min(count, m + 1u); // of the segment's tokens in this batch
 #if KIND in ("mean", "spread")
   var sum = vec4f(0);

@@ -194,17 +194,19 @@ def _scores(
 ) -> Iterator[tuple[int, Array, Array]]:
     """Yield (kv head, scaled and masked scores (group, n, positions), values (positions, head_dim)).
 
-    The tokens' queries, of q (batch, heads * head_dim), are at consecutive positions of one sequence. They see nothing
-    before `begin`, nor from `end` on, which may be after them.
+    The tokens' queries, of q (batch, heads * head_dim), are at consecutive positions of one sequence. They see their
+    prefix and nothing else before `begin`, nor from `end` on, which may be after them.
     """
-    q, positions = q[tokens], c.positions[tokens]
+    q, positions, prefix = q[tokens], c.positions[tokens], int(c.prefixes[tokens][0, 0])
     head_dim, group, kv_heads = c.params["HEAD_DIM"], _group(c), c.consts["n_head_kv"]
     pos, n = int(positions[0]), len(positions)
     q = q[:, c.consts.get("head0", 0) * group * head_dim :]
     q = q[:, : kv_heads * group * head_dim].reshape(n, kv_heads, group, head_dim) * np.float32(c.consts["scale"])
     seen = np.arange(begin, pos + n if end is None else end)
+    seen[:prefix] -= begin
     k, v, at = _keys_and_values(c, seen, seq)
-    distance = positions[:, None] - seen[None, :]
+    counted = np.arange(len(seen))  # positions, as the sequence itself counts
+    distance = positions[:, None] - begin - counted[None, :]
     window = c.params["WINDOW"] or 1 << 30
     chunks = (positions[:, None] - begin) // window if c.params.get("CHUNKED") else None
     if c.params.get("MEDIA") and c.params["WHOLE_MEDIA"]:
@@ -214,7 +216,7 @@ def _scores(
     else:
         hidden = abs(distance) > window // 2
     if chunks is not None:
-        hidden |= (seen[None, :] - begin) // window < chunks
+        hidden |= counted[None, :] // window < chunks
     if c.params.get("INDEXED"):
         hidden |= not_chosen(c["index_mask"][tokens], seen)
     for head in range(kv_heads):

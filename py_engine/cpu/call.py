@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from py_engine.plan.pages import RECORD_WORDS, SEGMENT_WORDS
+from py_engine.plan.pages import PREFIX_WORDS, RECORD_WORDS, SEGMENT_WORDS
 
 Array = NDArray[Any]  # float32, float16 or uint32
 
@@ -42,9 +42,21 @@ class Call:
     @property
     def positions(self) -> Array:
         """Every token's position, int64 (n,)."""
+        return self.token_indices + self.prefixes[:, 1]
+
+    @property
+    def token_indices(self) -> Array:
+        """Where every token is among those of its sequence, which have no gaps, int64 (n,)."""
         if self.params.get("STATE_PER_TOKEN"):
             return self.states[: self.n, 0].astype(np.int64)
         return np.arange(self.pos, self.pos + self.n)
+
+    @property
+    def prefixes(self) -> Array:
+        """Every token's prefix, int64 (n, PREFIX_WORDS): its length, the gaps before the token."""
+        if not (first := self.params.get("PREFIXES", 0)):
+            return np.zeros((self.n, PREFIX_WORDS), np.int64)
+        return self.tables[first : first + PREFIX_WORDS * self.n].astype(np.int64).reshape(self.n, PREFIX_WORDS)
 
     @property
     def sequences(self) -> Array:

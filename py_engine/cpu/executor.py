@@ -108,7 +108,8 @@ class Cpu:
 
     def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int = 0) -> None:
         """Write a batch of a packed sequence and its segments, and run lists on it."""
-        self.write("state", batch.segments.tobytes(), records_at(self.plan.n_ctx, self.plan.page))
+        for at, words in batch.words(self.plan):
+            self.write("state", words.tobytes(), at)
         self.feed(batch.position, batch.ids.tolist(), lists, seq)
 
     def run(self, name: str) -> None:

@@ -58,7 +58,7 @@ from py_engine.plan.shared import FIRST_MEDIA_ID
 
 def embed(c: Call) -> None:
     kind = c.params["ROW"]
-    at = c["tokens"][c.sequences, c.positions].astype(np.int64) if kind == "token" else c.offsets
+    at = c["tokens"][c.sequences, c.token_indices].astype(np.int64) if kind == "token" else c.offsets
     rows = (at if kind != "first" else at * 0) - c.consts["row0"]
     present = (rows >= 0) & (rows < c.consts["rows"])
     x, cols = c["x"][: c.n], c.params["COLS"]
@@ -230,7 +230,7 @@ def pool(c: Call) -> None:
     if c.params["KIND"] == "spread":
         c["y"][: c.n] = 0
     for m, end, begin, row in c.segment_parts():
-        x, y, before = c["x"][m:end], c["y"], c.pos + m - begin
+        x, y, before = c["x"][m:end], c["y"], int(c.positions[m] - c.prefixes[m, 0]) - begin
         match c.params["KIND"]:
             case "mean":
                 total = x.sum(axis=0, dtype=np.float32) + (y[row] * np.float32(before) if before else np.float32(0))

@@ -9,7 +9,7 @@ from typing import Any
 
 from py_engine.generate.checking import first_mask
 from py_engine.generate.packed_prompts import Packer
-from py_engine.generate.prompt_order import may_be_admitted
+from py_engine.generate.prompt_order import admit, tokens_left
 from py_engine.generate.running_sequence import RunningSequence
 from py_engine.runners import Runner
 
@@ -26,6 +26,8 @@ class Joining:
         self._runner, self._sequences, self._packer = runner, sequences, packer
         self._unread: list[RunningSequence] = []  # whose prompts were not submitted, as they came
         self._read = asyncio.Event()  # a part of a prompt was submitted, or a request admitted; replaced each time
+        self._left: dict[RunningSequence, int] = {}  # tokens of unread prompts that the caches lack, as far as known
+        self._stale = False  # requests may be admitted that were not before
         self._n_joining = 0  # requests that wait for others' prompts, or will join at once
         self._changed = asyncio.Event()  # that number, or the sequences
         self._joined_at = 0.0  # when the newest one joined, in seconds of time.perf_counter()
@@ -56,7 +58,7 @@ class Joining:
             if reuse is not None and not reuse():
                 self.end_prompt(sequence)
                 return False
-            self.prompts_progressed()  # what it has found in the caches counts for others
+            self._look_again(sequence)  # what it has found in the caches counts for others
             await answer.media.encode(answer.ids, len(sequence.cache.tokens))
             if constrained is not None and sequence.prompting:
                 self._runner.mask(mask, number)
@@ -74,18 +76,41 @@ class Joining:
         if not sequence.prompted:
             sequence.prompted = True
             self._unread.remove(sequence)
-            self.prompts_progressed()
+            self._look_again(sequence)
 
     def prompts_progressed(self) -> None:
         """Look again which requests may be admitted: a part of a prompt was submitted."""
+        self._left.clear()
+        self._look_again()
+
+    def _look_again(self, changed: RunningSequence | None = None) -> None:
+        """Look again which requests may be admitted."""
+        if changed is not None:
+            self._left.pop(changed, None)
+        self._stale = True
+        self._wake()
+
+    def _wake(self) -> None:
         self._read.set()
         self._read = asyncio.Event()
 
     async def _wait_for_admission(self, sequence: RunningSequence) -> None:
         self._unread.append(sequence)
-        while not may_be_admitted(sequence, self._unread, self._packer.most_tokens):
+        self._admit()
+        while not sequence.admitted:
             await self._read.wait()
-        sequence.admitted = True
+            if self._stale:  # the first of those that wait looks for all
+                self._admit()
+
+    def _admit(self) -> None:
+        self._stale = False
+        if admit(self._unread, self._packer.most_tokens(), self._tokens_left):
+            self._wake()
+
+    def _tokens_left(self, sequence: RunningSequence) -> int:
+        if sequence not in self._left:
+            self._left[sequence] = tokens_left(sequence)
+        return self._left[sequence]
 
     def joined_recently(self) -> bool:
         """Whether a request has joined a short time ago."""
@@ -93,11 +118,23 @@ class Joining:
 
     async def wait(self) -> None:
         """Let the next of several requests that arrived together join, before steps without it are submitted."""
-        if not self._n_joining or any(sequence.prompting for sequence in self._sequences):
-            return
+        if self._n_joining and not any(sequence.prompting for sequence in self._sequences):
+            await self._wait_for_change(WAIT_SECONDS)
+
+    async def gather(self) -> bool:
+        """Let the admitted requests join, so that one batch may read their prompts. Whether some have joined."""
+        end, before = time.perf_counter() + WAIT_SECONDS, len(self._sequences)
+        while self._admitted_join() and (left := end - time.perf_counter()) > 0:
+            await self._wait_for_change(left)
+        return len(self._sequences) > before
+
+    def _admitted_join(self) -> bool:
+        return any(one.admitted and one not in self._sequences for one in self._unread)
+
+    async def _wait_for_change(self, seconds: float) -> None:
         self._changed.clear()
         changed = asyncio.ensure_future(self._changed.wait())
         try:  # not wait_for(): Pyodide's event loop rejects a timeout that is over when it is set
-            await asyncio.wait([changed], timeout=WAIT_SECONDS)
+            await asyncio.wait([changed], timeout=seconds)
         finally:
             changed.cancel()

@@ -1,6 +1,6 @@
 """Prompts of several requests that are read as one batch: a short one alone leaves most of a GPU idle.
 
-A prompt is packed only whole: the caches have nothing of it, and alone it would be read by the same kernels. So an
+What the caches lack of a prompt is packed only whole, and alone it would be read by kernels that round alike. So an
 answer does not depend on the prompts that its own is read with.
 """
 
@@ -12,8 +12,9 @@ from py_engine.generate.prompt_parts import PromptPart, prompt_part
 from py_engine.generate.prompt_slices import part_ms
 from py_engine.generate.running_sequence import RunningSequence, ScheduledWork
 from py_engine.plan.lists import PREFILL_END
-from py_engine.plan.packing import packed_prompts
+from py_engine.plan.packing import PackedPrompt, filled_prompts, packed_prompts
 from py_engine.plan.pages import pages_for
+from py_engine.plan.plan import Plan
 from py_engine.runners import PackingRunner, Row, Runner
 
 ALONE_MS = 60.0  # the most that a batch of prompts takes: all of their answers wait for its end
@@ -35,67 +36,112 @@ class Packer:
         tokens = runner.prompt_tokens_in(ALONE_MS if alone else BESIDE_MS)
         return min(tokens, runner.plan.batch, runner.plan.n_ctx)
 
+    def may_add(self, sequence: RunningSequence, units: Sequence[Sequence[RunningSequence]]) -> bool:
+        """Whether a batch may have other prompts with that of `sequence`, and more than those of the `units`."""
+        runner = self._runner
+        if runner is None or not self.most_tokens() or not sequence.prompting:
+            return False
+        return _may_be_packed(sequence, runner.plan) and sum(unit[0].prompting for unit in units) < MOST_PROMPTS
+
     def submit(
         self, first: RunningSequence, prompts: Sequence[RunningSequence], *, alone: bool
     ) -> ScheduledWork | None:
-        """Submit the prompt of `first` with others; sample the first token of each answer.
+        """Submit the rest of the prompt of `first` with those of others; sample the first token of each answer.
 
         None: no other prompt can be read with it, and nothing was submitted.
         """
         runner = self._runner
-        others = sorted((one for one in prompts if one is not first and _may_be_packed(one)), key=_age)
-        if runner is None or not others or not _may_be_packed(first):
+        if runner is None or not _may_be_packed(first, runner.plan):
             return None
-        unit = _fitting([first, *others], runner, self.most_tokens(alone=alone))
-        if len(unit) < 2 or not runner.prepared_packed([one.cache.number for one in unit]):
+        others = sorted((one for one in prompts if one is not first and _may_be_packed(one, runner.plan)), key=_age)
+        unit = _fitting([first, *others], runner.plan, self.most_tokens(alone=alone))
+        if len(unit) < 2 or not runner.prepared_packed([one.cache.number for one, _ in unit]):
             return None
-        parts = [(one, part) for one in unit if (part := _whole(one, runner)) is not None]
-        if len(parts) < 2 or parts[0][0] is not first:  # or others might pass it again and again
+        leader, parts = unit[0][0], [(one, prompt, _whole(one, runner)) for one, prompt in unit]
+        found = [(one, prompt, part) for one, prompt, part in parts if part is not None]
+        packed = [one for one, *_ in found]
+        if len(packed) < 2 or first not in packed or packed[0] is not leader:  # others might pass it again and again
             return None
-        tokens = _feed(parts, runner)
-        for one, part in parts:
+        tokens = _feed([(one, prompt) for one, prompt, _ in found], runner)
+        for one, _, part in found:
             part.record(one.cache)
             one.position = len(one.answer.ids)
             one.left -= 1
-        return ScheduledWork([one for one, _ in parts], part_ms(runner, tokens), prompt=True)
+        return ScheduledWork(packed, part_ms(runner, tokens), prompt=True)
 
 
-def _may_be_packed(sequence: RunningSequence) -> bool:
-    """Whether nothing of a prompt was read, and its answer needs no mask."""
-    return sequence.constrained is None and sequence.open_part is None and not sequence.cache.tokens
+def _may_be_packed(sequence: RunningSequence, plan: Plan) -> bool:
+    """Whether a prompt can be in a batch with others, and its answer needs no mask."""
+    whole = plan.packs_prefixes or not sequence.cache.tokens
+    return whole and sequence.constrained is None and sequence.open_part is None
 
 
 def _whole(sequence: RunningSequence, runner: Runner) -> PromptPart | None:
-    """All of a prompt as one part, with its pages taken; None if other lists or inputs read it."""
-    part = prompt_part(sequence.answer, sequence.cache, runner, len(sequence.answer.ids))
+    """All that is left of a prompt as one part, with its pages taken; None if other lists or inputs read it."""
+    part = prompt_part(sequence.answer, sequence.cache, runner, len(sequence.answer.ids), packed=True)
     plain = part.last and tuple(part.lists) == PREFILL_END and part.exact
     return part if plain and part.options.media is None and not part.options.shift else None
 
 
-def _fitting(prompts: Sequence[RunningSequence], runner: PackingRunner, most: int) -> list[RunningSequence]:
-    """The prompts that fit into a batch of `most` tokens, in their order.
+def _fitting(prompts: Sequence[RunningSequence], plan: Plan, most: int) -> list[tuple[RunningSequence, PackedPrompt]]:
+    """The first prompt and others that fit into a batch of `most` tokens and the positions of one context.
 
-    The tokens between prompts have a row of the result, too: one row of a small batch is left for it.
+    The one that the batch begins with has most pages in common with others. Of a batch without gaps, the tokens between
+    prompts have a row of the result, too: one row of a small batch is left for it.
     """
-    unit, used = list[RunningSequence](), 0
-    for one in prompts:
-        size = runner.plan.page * pages_for(len(one.answer.ids), runner.plan.page)
-        if used + size <= most and len(unit) < min(MOST_PROMPTS, runner.plan.max_small_batch - 1):
-            unit.append(one)
-            used += size
-    return unit
+    rows = min(MOST_PROMPTS, plan.max_small_batch - (not plan.packs_prefixes))
+    leader = _with_most_in_common(prompts[:rows])
+    for order in ([leader, *prompts], prompts):
+        unit, tokens, pages = dict[RunningSequence, PackedPrompt](), 0, 0
+        for one in order:
+            prompt = _packed_prompt(one, order[0], plan.page)
+            if prompt is None or one in unit or len(unit) == rows:
+                continue
+            own = prompt.own_pages(plan.page)
+            size = len(prompt.ids) if plan.packs_prefixes else own * plan.page
+            if tokens + size <= most and pages + own <= pages_for(plan.n_ctx, plan.page):
+                unit[one] = prompt
+                tokens, pages = tokens + size, pages + own
+        if order[0] in unit and prompts[0] in unit:
+            return list(unit.items())
+    return []
 
 
-def _feed(parts: Sequence[tuple[RunningSequence, PromptPart]], runner: PackingRunner) -> int:
+def _with_most_in_common(prompts: Sequence[RunningSequence]) -> RunningSequence:
+    def pages(sequence: RunningSequence) -> int:
+        return sum(sequence.cache.pages_in_common(one.cache) for one in prompts if one is not sequence)
+
+    return max(prompts, key=pages)
+
+
+def _packed_prompt(sequence: RunningSequence, leader: RunningSequence, page: int) -> PackedPrompt | None:
+    """What a batch that begins with `leader` has of a prompt; None if pages between what it reads were released."""
+    ids, begin = sequence.answer.ids, len(sequence.cache.tokens)
+    if sequence is leader:
+        return PackedPrompt(ids[begin:], begin)
+    shared = sequence.cache.pages_in_common(leader.cache)
+    if not sequence.cache.holds_from(shared) or (shared and not leader.cache.holds_from(shared)):
+        return None
+    return PackedPrompt(ids[begin:], begin, shared * page)
+
+
+def _feed(unit: Sequence[tuple[RunningSequence, PackedPrompt]], runner: PackingRunner) -> int:
     """Submit prompts as one batch, in the block table of the first one's sequence; return the number of tokens."""
-    number, page, at = parts[0][0].cache.number, runner.plan.page, 0
-    for one, part in parts:
-        if at:
-            one.cache.list_pages(number, at, len(part.ids))
-            runner.set_tokens(one.cache.number, 0, part.ids)
-        at += pages_for(len(part.ids), page)
-    batch = packed_prompts([part.ids for _, part in parts], page)
-    runner.feed_prompts(batch, [Row(one.cache.number, len(part.ids) - 1) for one, part in parts])
+    (leader, prompt), *others = unit
+    number, page, at = leader.cache.number, runner.plan.page, prompt.own_pages(runner.plan.page)
+    for one, prompt in others:
+        shared, own = prompt.shared // page, prompt.own_pages(page)
+        if not leader.cache.holds_from(0):  # it has released pages before its windows, which others may need
+            one.cache.list_pages(number, 0, 0, shared)
+        one.cache.list_pages(number, at, shared, shared + own)
+        runner.set_tokens(one.cache.number, prompt.begin, prompt.ids)
+        at += own
+    prompts = [prompt for _, prompt in unit]
+    if runner.plan.packs_prefixes:
+        batch = packed_prompts(prompts, page)
+    else:
+        batch = filled_prompts([prompt.ids for prompt in prompts], page)
+    runner.feed_prompts(batch, [Row(one.cache.number, prompt.end - 1) for one, prompt in unit])
     return len(batch.ids)
 
 

@@ -7,6 +7,7 @@ own, however many short ones come.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 
 from py_engine.generate.running_sequence import RunningSequence
@@ -14,22 +15,24 @@ from py_engine.generate.running_sequence import RunningSequence
 SHARED = 16  # tokens that a prompt has in common with one that is being read: worth waiting for
 
 
-def may_be_admitted(
-    sequence: RunningSequence, unread: Sequence[RunningSequence], batch_tokens: Callable[[], int]
-) -> bool:
-    """Whether to admit a request, so that its prompt is read.
+def admit(unread: Sequence[RunningSequence], batch_tokens: int, tokens_left: Callable[[RunningSequence], int]) -> bool:
+    """Admit the requests whose prompts may be read now. Whether there are any.
 
-    `unread`: the requests whose prompts were not submitted, as they came. A request waits for older ones that are not
-    longer, unless one batch may read all of their prompts with its own (`batch_tokens()`: the tokens of a batch). It
-    also waits for what it has in common with an admitted one, and then finds that in the caches.
+    `unread`: those whose prompts were not submitted, as they came. A request waits for older ones that are not longer,
+    unless one batch of `batch_tokens` may read all of their prompts with its own. It also waits for what it has in
+    common with an admitted one, and then finds that in the caches.
     """
-    if any(_reads_common(other, sequence) for other in unread if other is not sequence):
-        return False
-    older = unread[: unread.index(sequence)]
-    if not older or sum(len(one.answer.ids) - len(one.cache.tokens) for one in (*older, sequence)) <= batch_tokens():
-        return True
-    left = _tokens_left(sequence)
-    return all(left < _tokens_left(other) for other in older)  # mostly, the first one decides
+    admitted = [one for one in unread if one.admitted]
+    before, total, shortest = len(admitted), 0, sys.maxsize
+    for one in unread:
+        left = tokens_left(one)
+        total += left
+        turn = left < shortest or total <= batch_tokens
+        if turn and not one.admitted and not any(_reads_common(other, one) for other in admitted):
+            one.admitted = True
+            admitted.append(one)
+        shortest = min(shortest, left)
+    return len(admitted) > before
 
 
 def next_prompt(sequences: Sequence[RunningSequence]) -> RunningSequence:
@@ -37,7 +40,7 @@ def next_prompt(sequences: Sequence[RunningSequence]) -> RunningSequence:
     oldest = min(sequences, key=lambda sequence: sequence.cache.age)
     if oldest.lets_pass_ms <= 0:
         return oldest
-    return min(sequences, key=lambda sequence: (_tokens_left(sequence), sequence.cache.age))
+    return min(sequences, key=lambda sequence: (tokens_left(sequence), sequence.cache.age))
 
 
 def count_passed(sequence: RunningSequence, ms: float, sequences: Sequence[RunningSequence]) -> None:
@@ -47,7 +50,7 @@ def count_passed(sequence: RunningSequence, ms: float, sequences: Sequence[Runni
             other.lets_pass_ms -= ms
 
 
-def _tokens_left(sequence: RunningSequence) -> int:
+def tokens_left(sequence: RunningSequence) -> int:
     """The tokens of its prompt that were not read; before it is admitted, those that the caches lack."""
     answer, cache = sequence.answer, sequence.cache
     known = len(cache.tokens) if sequence.admitted else cache.known(answer.ids, answer.exact)

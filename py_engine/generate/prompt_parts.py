@@ -43,15 +43,18 @@ def tokens_of_part(runner: Runner) -> int:
     return max(min(runner.plan.batch, PART_TOKENS), runner.prompt_tokens_in(PART_MS))
 
 
-def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int) -> PromptPart:
-    """The next part of a prompt, of at most `most` tokens; without tokens if pages are lacking. Takes its pages."""
+def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int, *, packed: bool = False) -> PromptPart:
+    """The next part of a prompt, of at most `most` tokens; without tokens if pages are lacking. Takes its pages.
+
+    `packed`: others' prompts are read with it, so it is enough work for a GPU, however short it is.
+    """
     at = len(cache.tokens)
     if runner.plan.encodes_prompts and not at:
         return _encoded_prompt(answer, cache)
     rest = len(answer.ids) - at
     # Tokens that were decoded once are decoded again if the text must not depend on it, and where it is one token.
     decoded = at >= answer.prompted and (answer.exact or rest == 1)
-    short = runner.on_gpu and not answer.exact and _is_short(runner.plan, rest)
+    short = runner.on_gpu and not answer.exact and not packed and _is_short(runner.plan, rest)
     small = (rest > 1 if decoded else short) and runner.prepared(SMALL_BATCH_END, [cache.number])
     count = min(rest, SHORT_BATCH if small else 1 if decoded else most)
     if answer.exact and at < answer.prompted:
@@ -67,7 +70,7 @@ def prompt_part(answer: Answer, cache: SequenceCache, runner: Runner, most: int)
     last = count == rest
     lists: Sequence[str] = SMALL_BATCH_END if small else (DECODE,) if decoded else PREFILL_END
     # A sampled text without a seed differs each time anyway.
-    differs = not answer.exact and answer.sampling.is_random
+    differs = not answer.exact and answer.sampling.is_random and not packed
     split = differs and lists == PREFILL_END and splits_attention(runner.plan, count, at + count)
     exact = lists == PREFILL_END and not split
     options = FeedOptions(shift=shift, rounding=Rounding.ANY if split else Rounding.SAME)

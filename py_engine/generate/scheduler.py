@@ -222,6 +222,8 @@ class Scheduler:
             if self._enough_ahead(AHEAD_ALONE_MS if alone else self._ahead_ms(units)):
                 return
             unit = self._next(units)
+            if self._packer.may_add(unit[0], units) and (await self._joining.gather() or not unit[0].runnable):
+                continue
             prompting, beside_prompt = unit[0].prompting, any(one.prompting for (one, *_) in units)
             if not prompting and needs_masks(unit):
                 if not self._in_flight:

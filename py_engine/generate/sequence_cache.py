@@ -199,11 +199,26 @@ class SequenceCache:
         self._release_slot()
         self.tokens, self.preempted = [], False
 
-    def list_pages(self, number: int, at: int, count: int) -> None:
-        """List the pages of its first `count` positions in sequence `number`'s block tables, from entry `at` on."""
-        for group in range(len(self._first_held)):
-            pages = [block.pages[group] for block in self._blocks[: pages_for(count, self._cache.page)]]
-            self._device.set_pages(group, number, at, [page for page in pages if page is not None])
+    def list_pages(self, number: int, at: int, first: int, end: int) -> None:
+        """List its pages from `first` to `end` in sequence `number`'s block tables, from entry `at` on.
+
+        Without those before windows, which it does not hold.
+        """
+        for group, held in enumerate(self._first_held):
+            begin = max(first, held)
+            pages = [block.pages[group] for block in self._blocks[begin:end]]
+            if pages:
+                self._device.set_pages(group, number, at + begin - first, [page for page in pages if page is not None])
+
+    def pages_in_common(self, other: SequenceCache) -> int:
+        """How many of the first pages with tokens are full, and the same ones as another sequence's."""
+        most = min(len(self.tokens), len(other.tokens)) // self._cache.page
+        pairs = zip(self._blocks[:most], other._blocks, strict=False)
+        return next((i for i, (own, its) in enumerate(pairs) if own is not its), most)
+
+    def holds_from(self, first: int) -> bool:
+        """Whether it holds all pages from `first` on: none of them is before a window."""
+        return all(held <= first for held in self._first_held)
 
     # -- the draft model's part of the caches
 

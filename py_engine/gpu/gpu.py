@@ -331,9 +331,9 @@ class Gpu(Memory):
 
     def feed_packed(self, batch: PackedBatch, lists: Sequence[str], seq: int) -> None:
         """Write a batch of a packed sequence and its segments, and run lists on it."""
-        ids, segments = (to_js(memoryview(words)) for words in (batch.ids, batch.segments))
-        offset = records_at(self.plan.n_ctx, self.plan.page)
-        self.replay.feedPacked(seq, batch.position, ids, segments, offset, to_js(list(lists)))
+        for at, words in batch.words(self.plan):
+            self.write("state", words.tobytes(), at)
+        self.replay.feed(seq, batch.position, to_js(memoryview(batch.ids)), to_js(list(lists)), False, False)
 
     def pooled(self, name: str, rows: int, width: int, lists: Sequence[str], *expected_ms: float) -> Any:
         """Run lists over rows of a float buffer; a promise of the rows without their padding, a Float32Array.

@@ -369,16 +369,6 @@ export class Replay extends Lists {
     this.inFlight = [];
   }
 
-  /**
-   * Like feed(), for a batch of several sequences that are packed as one.
-   * @param {number} seq @param {number} position @param {Uint32Array} ids @param {Uint32Array} segments of each token
-   * @param {number} offset byte of the state buffer where the segments begin @param {string[]} lists
-   */
-  feedPacked(seq, position, ids, segments, offset, lists) {
-    this.device.queue.writeBuffer(this.buffers.state, offset, segments);
-    this.feed(seq, position, ids, lists, false, false);
-  }
-
   /** Runs lists over rows that are no tokens. @param {number} rows @param {string[]} lists */
   runRows(rows, lists) {
     this.place([{ seq: 0, position: 0 }], rows);

@@ -5,19 +5,35 @@ counts from a segment's beginning, and its tokens see only each other. The state
 of the batch (wgsl/lib/segments.wgsl).
 
 Prompts of several requests are packed, too. Each begins with a new page, so that the shared block table can list every
-request's own pages.
+request's own pages. The caches may have the beginning of a prompt: its tokens are not in the batch. Pages of it that
+are pages of the first prompt, too, are listed once: the prompt's prefix. So the positions of a batch have gaps: between
+the end of a prompt and the next page, and where the caches have a beginning. The state buffer then also holds, after
+the segments,
+
+    filled     (pages of a context): the position after the last one of each listed page that has keys and values
+    prefixes   (tokens, PREFIX_WORDS): positions of a token's prefix, and the positions in gaps before the token
+
+Plans with kernels that know no gaps pack whole prompts only, with unused tokens between them.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from py_engine.plan.kernels import has_param
 from py_engine.plan.lists import PACKED, SMALL_BATCH, SMALL_BATCH_LOGITS
-from py_engine.plan.pages import SEGMENT_WORDS, record_index
+from py_engine.plan.pages import PREFIX_WORDS, SEGMENT_WORDS, pages_for, record_index, records_at
 from py_engine.plan.plan import Buffer, Op, Plan
+
+# the kernels that know the gaps between positions, and #params with which they do not
+WITH_GAPS = (
+    *("attention", "attention_matrix", "embed", "kv_quantize", "norm_rope_append"),
+    *("pool", "rope_append", "scale_queries"),
+)
+WITHOUT_GAPS = ("ALIBI", "RELATIVE", "INDEXED", "NOPE", "CACHED")
+NO_END = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
@@ -29,17 +45,60 @@ class PackedBatch:
     segments: array[int]  # (tokens, SEGMENT_WORDS): first position, end, row of the result
     last: bool  # the packed sequence ends here
     long: bool  # it has one segment, longer than the span
+    filled: array[int] = field(default_factory=lambda: array("I"))  # of its pages; none: all positions are filled
+    prefixes: array[int] = field(default_factory=lambda: array("I"))  # (tokens, PREFIX_WORDS); none: there are no gaps
+
+    def words(self, plan: Plan) -> list[tuple[int, array[int]]]:
+        """What the state buffer has of the batch: words, and the byte of the buffer where they begin."""
+        found = [(records_at(plan.n_ctx, plan.page), self.segments)]
+        if plan.packs_prefixes:
+            pages = pages_for(plan.n_ctx, plan.page)
+            filled = self.filled + array("I", [NO_END]) * (pages - len(self.filled))
+            prefixes = self.prefixes or array("I", [0]) * (PREFIX_WORDS * len(self.ids))
+            found.append((found[0][0] + 4 * SEGMENT_WORDS * plan.batch, filled + prefixes))
+        return found
+
+
+@dataclass(frozen=True)
+class PackedPrompt:
+    """What a batch has of a prompt: the tokens from position `begin` on. The caches have those before."""
+
+    ids: list[int]
+    begin: int = 0
+    shared: int = 0  # positions before, whole pages, that the first prompt of the batch has in the same pages
+
+    @property
+    def end(self) -> int:
+        """The position after its last token."""
+        return self.begin + len(self.ids)
+
+    def own_pages(self, page: int) -> int:
+        """Pages that it does not share with the first prompt."""
+        return pages_for(self.end - self.shared, page)
 
 
 def packed_params(plan: Plan) -> dict[str, int]:
     """The #params of the kernels of a packed list."""
-    return {"PACKED": 1, "SEGMENTS": record_index(plan.n_ctx, plan.page)}
+    first = record_index(plan.n_ctx, plan.page)
+    prefixes = first + SEGMENT_WORDS * plan.batch + pages_for(plan.n_ctx, plan.page)
+    return {"PACKED": 1, "SEGMENTS": first} | ({"PREFIXES": prefixes} if plan.packs_prefixes else {})
 
 
 def packed(plan: Plan, ops: Sequence[Op]) -> list[Op]:
     """The ops of a list for packed batches."""
+    with_segments = [has_param(op.kernel, "PACKED") for op in ops]
+    if plan.lists.get(PACKED) is None:
+        plan.packs_prefixes = all(
+            (op.kernel in WITH_GAPS or not segments) and _knows_gaps(op.params)
+            for op, segments in zip(ops, with_segments, strict=True)
+        )
     params = packed_params(plan)
-    return [replace(op, params=op.params | params) if has_param(op.kernel, "PACKED") else op for op in ops]
+    pairs = zip(ops, with_segments, strict=True)
+    return [replace(op, params=op.params | params) if segments else op for op, segments in pairs]
+
+
+def _knows_gaps(params: Mapping[str, int | float | str]) -> bool:
+    return bool(params.get("CAUSAL", 1)) and not any(params.get(name) for name in WITHOUT_GAPS)
 
 
 def packs_prompts(plan: Plan, end: Buffer, batch_end: Buffer) -> bool:
@@ -59,8 +118,26 @@ def packs_prompts(plan: Plan, end: Buffer, batch_end: Buffer) -> bool:
     return alike and activations <= {batch_end.name}
 
 
-def packed_prompts(prompts: Sequence[list[int]], page: int) -> PackedBatch:
-    """Whole prompts as one batch, each from a new page on. Row i of the results is prompt i's.
+def packed_prompts(prompts: Sequence[PackedPrompt], page: int) -> PackedBatch:
+    """Prompts as one batch, at the positions of the first one and in pages after it.
+
+    Row i of the results is prompt i's.
+    """
+    ids, segments, filled, prefixes = (array("I") for _ in range(4))
+    position = prompts[0].begin
+    for row, prompt in enumerate(prompts):
+        first = page * len(filled)  # position of its own pages
+        begin, end = first - prompt.shared, first + prompt.end - prompt.shared
+        gaps = begin + prompt.begin - position - len(ids)
+        ids.extend(prompt.ids)
+        segments.extend(array("I", (begin, end, row)) * len(prompt.ids))
+        prefixes.extend(array("I", (prompt.shared, gaps)) * len(prompt.ids))
+        filled.extend(min(at + page, end) for at in range(first, end, page))
+    return PackedBatch(position, ids, segments, last=True, long=False, filled=filled, prefixes=prefixes)
+
+
+def filled_prompts(prompts: Sequence[list[int]], page: int) -> PackedBatch:
+    """Whole prompts as one batch without gaps, each from a new page on. Row i of the results is prompt i's.
 
     The tokens that fill the last page of a prompt are a segment of their own; the row of all these segments follows
     those of the prompts.

@@ -4,7 +4,8 @@ All layers with the same window form a page group: a page's number addresses the
 one block table serves them all. Position s of a sequence is in row `table[s // page] * page + s % page`.
 The tables are in the state buffer, after the States (wgsl/lib/state.wgsl): u32 (MAX_GROUPS, MAX_SEQUENCES, pages of a
 context). A binding of their own would exceed the storage bindings that some devices allow. Each sequence's shift of its
-rotary positions follows (media.py), then a record for each token of a packed batch (packing.py) or of one with media.
+rotary positions follows (media.py), then what packing.py has of a packed batch, or a record for each token of a batch
+with media.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ PAGE = 64  # positions of a page; the tiles of attention divide it
 MAX_GROUPS = 4  # full attention, two windows, a short convolution's inputs or the states of recurrent layers
 STATE_WORDS = 4  # u32 of a State
 RECORD_WORDS = 5  # u32 of a token's record
-SEGMENT_WORDS = 3  # of it that a packed batch uses
+SEGMENT_WORDS = 3  # u32 of the segment of a packed batch's token
+PREFIX_WORDS = 2  # u32 of its prefix
 TABLES = 4 * STATE_WORDS * MAX_SMALL_BATCH  # byte of the state buffer where the block tables begin
 
 
@@ -68,7 +70,8 @@ def records_at(n_ctx: int, page: int) -> int:
 
 def state_words(n_ctx: int, page: int, batch: int) -> int:
     """u32 of the state buffer."""
-    return records_at(n_ctx, page) // 4 + RECORD_WORDS * batch
+    packed = SEGMENT_WORDS * batch + pages_for(n_ctx, page) + PREFIX_WORDS * batch
+    return records_at(n_ctx, page) // 4 + max(RECORD_WORDS * batch, packed)
 
 
 def first_tables(groups: Sequence[PageGroup], n_ctx: int, page: int) -> bytes:

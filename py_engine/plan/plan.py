@@ -224,6 +224,7 @@ class Plan:
     draft: DraftPlan | None = None
     drafts_for: DraftsFor | None = None  # this is a draft model's plan, before it becomes part of another one
     diffusion: DiffusionPlan | None = None
+    packs_prefixes: bool = False  # packed batches may have prompts whose beginning is in the caches (packing.py)
     decoder_start: int | None = None  # of an encoder-decoder model (encoded.py): the token that answers begin with
 
     @property

@@ -13,7 +13,8 @@ import numpy as np
 
 from py_engine.cpu.call import Array
 from py_engine.plan.decode_attention import MERGED_SPLITS
-from py_engine.plan.pages import MAX_GROUPS, RECORD_WORDS, SEGMENT_WORDS, STATE_WORDS, pages_for
+from py_engine.plan.packing import NO_END
+from py_engine.plan.pages import MAX_GROUPS, PREFIX_WORDS, RECORD_WORDS, SEGMENT_WORDS, STATE_WORDS, pages_for
 from py_engine.plan.plan import Op, Plan
 from py_engine.plan.shared import FIRST_MEDIA_ID, MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.proof.numbers import Numbers
@@ -82,6 +83,8 @@ class Batch:
             records[: self.n, 0] = [first + (end if begin <= m < end else m + 1) for m in range(self.n)]
             return records
         words = np.full((plan.batch, SEGMENT_WORDS), NOWHERE, np.uint32)
+        pages = np.full(pages_for(plan.n_ctx, plan.page), NO_END, np.uint32)
+        prefixes = np.zeros((plan.batch, PREFIX_WORDS), np.uint32)
         if self.segments:
             ends = np.cumsum(self.segments)
             all_words = [
@@ -93,7 +96,13 @@ class Batch:
             for index in begins:  # an encoder has several tables
                 table = words.reshape(-1)[index - min(begins) :]
                 table[: own.size] = own
-        return words
+            if plan.packs_prefixes and ends[-1] - self.segments[-1] >= plan.page:  # the last segment has a prefix
+                last = slice(max(0, self.n - self.segments[-1]), self.n)
+                words[last, 0] -= plan.page
+                prefixes[last, 0] = plan.page
+        if not plan.packs_prefixes:
+            return words
+        return np.concatenate([part.reshape(-1) for part in (words, pages, prefixes)])
 
     def write_edges(self, tokens: Array, row0: int, end: int) -> None:
         """Let two tokens be the neighbours of a table's rows `row0` to `end`. `tokens`: (sequences, positions)."""

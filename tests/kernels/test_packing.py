@@ -8,12 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from py_engine.cpu.attention import cache_views
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import alibi
+from py_engine.plan.attention import HeadNorm
 from py_engine.plan.cache import UNPAGED, Cache, make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, Ops, Projection, pad
-from py_engine.plan.pages import SEGMENT_WORDS
-from py_engine.plan.pooling import normalize, pool, spread_means
+from py_engine.plan.packing import PackedPrompt
+from py_engine.plan.pooling import last_rows, normalize, pool, spread_means
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.shortconv import shortconv, shortconv_all
 from tests.support.kernels.bench import Bench, Setup
@@ -21,6 +23,16 @@ from tests.support.kernels.checks import EPS, check, tolerance, with_matrices
 from tests.support.kernels.variants import BOTH_ADAPTERS, in_pairs, in_turn
 
 SEGMENTS = (3, 1, 31, 33, 2, 40)
+# the first one's pages are also the beginning of others, which are in the caches to different ends; and prompts without
+PROMPTS = (
+    PackedPrompt([0] * 9, 70),
+    PackedPrompt([0] * 20, 64, 64),
+    PackedPrompt([0] * 33, 40, 32),
+    PackedPrompt([0] * 31),
+    PackedPrompt([0], 64, 64),
+    PackedPrompt([0] * 3, 10),
+)
+WITH_GAPS = Setup(batch=98, n=97, pos=70, n_ctx=320, prompts=PROMPTS)
 
 
 @in_pairs(("n, pos", [(1, 0), (3, 0), (31, 5), (33, 33), (64, 20)]))
@@ -128,6 +140,125 @@ def test_attention_with_matrices(
     causal(bench, ops, n, pos, heads, kv_type, window)
 
 
+def places(page: int) -> tuple[list[int], list[int]]:
+    """Of WITH_GAPS: the position of every token, and the positions in the gaps after prompts."""
+    positions, gaps, at = list[int](), list[int](), 0
+    for prompt in PROMPTS:
+        end = at + prompt.end - prompt.shared
+        positions += range(end - len(prompt.ids), end)
+        at += page * prompt.own_pages(page)
+        gaps += range(end, at)
+    return positions, gaps
+
+
+def attention_with_gaps(bench: Bench, heads: tuple[int, int, int], kv_type: str, options: AttentionOptions) -> None:
+    """Compare attention of prompts with cached beginnings. What follows each prompt in its last page is NaN."""
+    n_head, n_kv, dim = heads
+    ops = bench.begin(WITH_GAPS)
+    q = ops.rows("q", n_head * dim)
+    bench.fill(q)
+    cache = bench.cache(n_kv * dim, kv_type, options.window)
+    end = sum(prompt.own_pages(ops.plan.page) for prompt in PROMPTS) * ops.plan.page
+    _, gaps = places(ops.plan.page)
+    for b in (cache.k, cache.v):
+        rows = bench.cache_rows([*gaps, *range(end, ops.plan.n_ctx)], cache=cache)
+        if kv_type == "q8_0":
+            _, scales = cache_views(bench.data[b.name], ops.plan.page, n_kv * dim)
+            scales[rows // ops.plan.page, rows % ops.plan.page] = np.nan
+        else:
+            bench.data[b.name][rows] = np.nan
+    y = ops.attention(q, cache, heads, options)
+    gpu, host = bench.run(ops)
+    limit = 1e-5 if kv_type == "q8_0" else None
+    check(bench, gpu[y.name][: bench.n, : n_head * dim], host[y.name][: bench.n, : n_head * dim], limit)
+    assert np.isnan(gpu[y.name][bench.n :]).all()
+
+
+OPTIONS = AttentionOptions(0.2)
+
+
+@in_turn(
+    "heads, kv_type, options",
+    [
+        ((3, 1, 32), "f16", OPTIONS),
+        ((4, 2, 64), "f32", replace(OPTIONS, window=40)),
+        ((2, 1, 32), "q8_0", replace(OPTIONS, window=9)),
+        ((4, 2, 32), "f16", replace(OPTIONS, window=24, chunked=True)),
+    ],
+    BOTH_ADAPTERS,
+)
+def test_attention_with_gaps(
+    bench: Bench, heads: tuple[int, int, int], kv_type: str, options: AttentionOptions
+) -> None:
+    bench = Bench(bench.page, replace(bench.device, software=True))
+    attention_with_gaps(bench, heads, kv_type, options)
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_type", "window"), [((4, 2, 32), "f16", 0), ((2, 1, 32), "q8_0", 40), ((4, 2, 32), "f32", 9)]
+)
+def test_attention_with_gaps_and_matrices(
+    plain_bench: Bench, heads: tuple[int, int, int], kv_type: str, window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = with_matrices(plain_bench, heads, monkeypatch)
+    attention_with_gaps(bench, heads, kv_type, replace(OPTIONS, window=window))
+
+
+@in_pairs(("kv_type", ["f16", "f32", "q8_0"]), ("normed", [True, False]))
+def test_keys_and_values_with_gaps(bench: Bench, kv_type: str, normed: bool) -> None:
+    """They go to each prompt's own pages, rotated by positions in the prompt; other rows keep their contents."""
+    ops = bench.begin(WITH_GAPS)
+    page = ops.plan.page
+    x = ops.rows("x", 64)
+    bench.fill(x)
+    cache = bench.cache(32, kv_type)
+    rope = Rope(32, True, ops.buffer("freqs", (16,), "u32", "state"))
+    bench.data["freqs"] = np.frombuffer(table(frequencies(32, 10000.0)), np.uint32).copy()
+    projection = Projection([bench.weight("w", Q.F16, 96, 64)], norm=bench.vector("norm", 64), eps=EPS)
+    norms = HeadNorm(bench.vector("heads", 64)) if normed else None
+    q = ops.qkv(x, projection, cache, (1, 1, 32), rope, norms)
+    gpu, host = bench.run(ops)
+    check(bench, gpu[q.name][: bench.n, :32], host[q.name][: bench.n, :32])
+    positions, _ = places(page)
+    rows = bench.cache_rows(positions)
+    others = np.setdiff1d(np.arange(bench.pages * page), rows)
+    for name in ("k.0", "v.0"):
+        if kv_type == "q8_0":
+            found = [cache_views(data[name], page, 32) for data in (gpu, host, bench.data)]
+            got, want, before = (values.reshape(-1, 32) * scales.reshape(-1, 1) for values, scales in found)
+        else:
+            got, want, before = (data[name].astype(np.float32) for data in (gpu, host, bench.data))
+        check(bench, got[rows], want[rows], max(tolerance(bench), 1e-4 if kv_type == "q8_0" else 1e-6))
+        np.testing.assert_array_equal(got[others], before[others])
+
+
+@in_pairs(("row", ["token", "position"]))
+def test_rows_of_tokens_with_gaps(bench: Bench, row: str) -> None:
+    """Tokens follow each other without gaps; position embeddings count from a prompt's beginning."""
+    ops = bench.begin(replace(WITH_GAPS, vocab=9))
+    x = ops.embed(bench.weight("table", Q.F16, 9, 33))
+    if row == "position":
+        ops.embed(bench.weight("positions", Q.F32, 100, 33), row="position")
+    gpu, host = bench.run(ops)
+    n = bench.n
+    check(bench, gpu[x.name][:n, :33], host[x.name][:n, :33], 1e-10)
+    if row == "token":
+        tokens = bench.data["tokens"][0, WITH_GAPS.pos : WITH_GAPS.pos + n]
+        table_rows = bench.raw["table"].view(np.float16).reshape(9, 33).astype(np.float32)
+        np.testing.assert_allclose(gpu[x.name][:n, :33], table_rows[tokens], rtol=1e-3)
+
+
+@in_pairs(("cols", [36]))
+def test_rows_of_last_tokens_with_gaps(bench: Bench, cols: int) -> None:
+    ops = bench.begin(WITH_GAPS)
+    x = ops.rows("x", cols)
+    values = bench.fill(x)
+    last_rows(ops, x, ops.buffer("last", (len(PROMPTS), values.shape[1]), pool="state"))
+    gpu, _ = bench.run(ops)
+    ends = np.cumsum([len(prompt.ids) for prompt in PROMPTS])
+    np.testing.assert_array_equal(gpu["last"], values[ends - 1])
+
+
 def both_ways(
     bench: Bench, heads: tuple[int, int, int], window: int, slopes: bool, segments: tuple[int, ...], reach: int = 0
 ) -> None:
@@ -139,7 +270,7 @@ def both_ways(
     n = sum(segments) or 50
     ops = bench.begin(Setup(batch=n + 1, n=n, n_ctx=128, segments=segments))
     if reach:
-        own, words = np.arange(n), bench.data["state"][-SEGMENT_WORDS * (n + 1) : -SEGMENT_WORDS].reshape(n, -1)
+        own, words = np.arange(n), bench.segments()[:n]
         words[:, 0], words[:, 1] = np.maximum(words[:, 0], own - reach), np.minimum(words[:, 1], own + reach + 1)
     q = ops.rows("q", n_head * dim)
     bench.fill(q)

@@ -39,6 +39,16 @@ fn tile_page(s: u32) -> u32 {
   return page_of(s, state.tokens[0].seq);
 }
 
+// The last position that is loaded of the tile that begins at position s, of those before `end`. What stands after a
+// segment, in its last page, is not of this batch.
+fn last_filled(s: u32, end: u32) -> u32 {
+#if PACKED and PREFIXES
+  return min(end, state.tables[PREFIXES - PAGES + s / PAGE]) - 1u; // before the prefixes: the end of each page
+#else
+  return end - 1u;
+#endif
+}
+
 #if NOPE
 // Index of the first vector of a position's key or value.
 fn expanded_at(values: bool, s: u32, head: u32) -> u32 {

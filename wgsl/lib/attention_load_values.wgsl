@@ -2,5 +2,5 @@
 // thread waits for its loads.
 #for i in (TS * VALUE_DIM // 4 + WG - 1) // WG
 let value_at${i} = min(t + ${i}u * WG, TS * VALUE_VECS - 1u);
-let value${i} = fetched(true, page, min(s0 + value_at${i} / VALUE_VECS, end - 1u), kv_head, value_at${i} % VALUE_VECS);
+let value${i} = fetched(true, page, min(s0 + value_at${i} / VALUE_VECS, last), kv_head, value_at${i} % VALUE_VECS);
 #endfor

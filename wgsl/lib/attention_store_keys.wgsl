@@ -7,6 +7,6 @@ if (t + ${i}u * WG < TS * VECS) {
 #endfor
 #else
 for (var e = t; e < TS * VECS; e += WG) {
-  store_key(e, converted(fetched(false, next_page, min(s0 + TS + e / VECS, end - 1u), kv_head, e % VECS)));
+  store_key(e, converted(fetched(false, next_page, min(s0 + TS + e / VECS, next_last), kv_head, e % VECS)));
 }
 #endif

@@ -1,11 +1,14 @@
 // The segments of a packed batch: several sequences computed as one, one after the other in its positions, so that they
-// share a block table. A token sees its own segment only.
+// share a block table. A token sees its own segment only, and its prefix: positions from 0 on that several segments have
+// in the same pages. Segments begin with a page where they may have prefixes, so there are gaps between them.
 #param PACKED // 1: the batch is packed, with a segment per token; 0: its tokens are of one sequence
 #if PACKED
 #param SEGMENTS // index in state.tables of the first token's segment: its first position, its end, its row of the result
+#param PREFIXES // index in state.tables of the first token's prefix: its length, the gaps before the token; 0: there are none
 #endif
 
-// First position of token m's sequence.
+// First position of token m's sequence. Where it has a prefix, the position that the sequence would begin at if all of it
+// were before the segment.
 fn segment_begin(m: u32) -> u32 {
 #if PACKED
   return state.tables[SEGMENTS + 3u * m];
@@ -28,4 +31,22 @@ fn segment_end(m: u32) -> u32 {
 fn segment_row(m: u32) -> u32 {
   return state.tables[SEGMENTS + 3u * m + 2u];
 }
+
+// First position of token m's segment itself, after its prefix.
+fn own_begin(m: u32) -> u32 {
+#if PREFIXES
+  return segment_begin(m) + state.tables[PREFIXES + 2u * m];
+#else
+  return segment_begin(m);
 #endif
+}
+#endif
+
+// Position of token m of a batch with one State.
+fn batch_position(m: u32) -> u32 {
+#if PACKED and PREFIXES
+  return state.tokens[0].pos + m + state.tables[PREFIXES + 2u * m + 1u];
+#else
+  return state.tokens[0].pos + m;
+#endif
+}

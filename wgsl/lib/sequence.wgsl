@@ -21,13 +21,22 @@ fn seq_of(m: u32) -> u32 {
 #else
 
 fn pos_of(m: u32) -> u32 {
-  return state.tokens[0].pos + m;
+  return batch_position(m);
 }
 
 fn seq_of(m: u32) -> u32 {
   return state.tokens[0].seq;
 }
 #endif
+
+// Index of token m in `tokens` of its sequence, which has no gaps.
+fn token_index(m: u32) -> u32 {
+#if STATE_PER_TOKEN
+  return state.tokens[m].pos;
+#else
+  return state.tokens[0].pos + m;
+#endif
+}
 
 // Position of token m within its own sequence.
 fn offset_of(m: u32) -> u32 {

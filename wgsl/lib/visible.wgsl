@@ -6,10 +6,12 @@
 #include "lib/segments.wgsl"
 #include "lib/media.wgsl"
 
-// The first position that token m sees, and the one after the last. Neither falls as m rises.
+// The first position that token m sees, and the one after the last; with a prefix, not those between it and the segment.
+// The end does not fall as m rises; nor does the first one, within a segment or without prefixes.
 fn visible(m: u32) -> vec2u {
-  let own = state.tokens[0].pos + m;
-  var first = segment_begin(m);
+  let own = batch_position(m);
+  let begin = segment_begin(m);
+  var first = 0u; // as the sequence itself counts
 #if MEDIA and WHOLE_MEDIA
   var end = media_end(m);
 #else
@@ -22,10 +24,34 @@ fn visible(m: u32) -> vec2u {
 #endif
 #endif
 #if CHUNKED
-  first += (own - first) / WINDOW * WINDOW;
+  first = (own - begin) / WINDOW * WINDOW;
 #endif
 #if WINDOW
-  first = max(first, own - min(own, select(WINDOW / 2u, WINDOW - 1u, CAUSAL == 1u)));
+  first = max(first, own - begin - min(own - begin, select(WINDOW / 2u, WINDOW - 1u, CAUSAL == 1u)));
 #endif
-  return vec2u(first, end);
+#if PACKED and PREFIXES
+  return vec2u(select(begin + first, first, first < own_begin(m) - begin), end);
+#else
+  return vec2u(begin + first, end);
+#endif
 }
+
+// The positions from the first that one of tokens `first` to `last` sees to the end of what they see.
+fn visible_to(first: u32, last: u32) -> vec2u {
+  var seen = vec2u(visible(first).x, visible(last).y);
+#if PACKED and PREFIXES
+  if (own_begin(first) != own_begin(last)) {
+    for (var m = first + 1u; m <= last; m++) {
+      seen.x = min(seen.x, visible(m).x);
+    }
+  }
+#endif
+  return seen;
+}
+#if PACKED and PREFIXES
+
+// The positions between token m's prefix and its segment, which it does not see: the first one, and the one after the last.
+fn unseen(m: u32) -> vec2u {
+  return vec2u(own_begin(m) - segment_begin(m), own_begin(m));
+}
+#endif

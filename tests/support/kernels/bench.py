@@ -20,8 +20,17 @@ from py_engine.plan import kernels
 from py_engine.plan.cache import GROUP, Cache, make_cache, page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops
-from py_engine.plan.packing import packed
-from py_engine.plan.pages import MAX_GROUPS, RECORD_WORDS, SEGMENT_WORDS, TABLES, pages_for, table_offset
+from py_engine.plan.packing import NO_END, PackedPrompt, packed, packed_prompts
+from py_engine.plan.pages import (
+    MAX_GROUPS,
+    PREFIX_WORDS,
+    RECORD_WORDS,
+    SEGMENT_WORDS,
+    TABLES,
+    pages_for,
+    record_index,
+    table_offset,
+)
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight, planes_of
 from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.proof.random_data import planes
@@ -47,6 +56,7 @@ class Setup:
     places: Sequence[tuple[int, int]] = ()  # (position, sequence) of each token of a small batch
     segments: Sequence[int] = ()  # tokens of each segment of the packed sequence that the batch is part of
     records: Sequence[tuple[int, int, int, int, int]] = ()  # of each token of a batch with media
+    prompts: Sequence[PackedPrompt] = ()  # of a packed batch with gaps, at the `pos` of the first one
 
 
 class Bench:
@@ -69,13 +79,23 @@ class Bench:
         states = np.array(used + unused, np.uint32)
         tables = self._block_tables(sorted({s for _, _, _, s in used}))
         ends = np.cumsum(setup.segments)
-        segments = [
+        segments: Any = [
             (end - n, end, i) for i, (n, end) in enumerate(zip(setup.segments, ends, strict=True)) for _ in range(n)
         ]
+        segments = segments[setup.pos : setup.pos + n]
+        filled = np.full(pages_for(setup.n_ctx, setup.page), NO_END, np.uint32)
+        prefixes = np.zeros((setup.batch, PREFIX_WORDS), np.uint32)
+        if setup.prompts:
+            batch = packed_prompts(setup.prompts, setup.page)
+            assert (setup.pos, n) == (batch.position, len(batch.ids))
+            segments = np.array(batch.segments).reshape(n, SEGMENT_WORDS).tolist()
+            filled[: len(batch.filled)] = batch.filled
+            prefixes[:n] = np.array(batch.prefixes).reshape(n, PREFIX_WORDS)
         shifts = self.random.integers(0, 1 << 32, MAX_SEQUENCES, dtype=np.uint32)
         words = np.full((setup.batch, RECORD_WORDS if setup.records else SEGMENT_WORDS), 0xFFFFFF, np.uint32)
-        words[:n] = setup.records or segments[setup.pos : setup.pos + n] or words[:n]
-        self.data["state"] = np.concatenate([part.reshape(-1) for part in (states, tables, shifts, words)])
+        words[:n] = setup.records or segments or words[:n]
+        parts = states, tables, shifts, words, filled, prefixes
+        self.data["state"] = np.concatenate([part.reshape(-1) for part in parts])
         self.packed = bool(segments)
         shape = MAX_SEQUENCES, setup.n_ctx + 1
         self.data["tokens"] = self.random.integers(0, setup.vocab, shape).astype(np.uint32)
@@ -104,6 +124,12 @@ class Bench:
             scales[self.free_pages(cache.paging["TABLE"])] = np.nan
             self.data[b.name] = np.concatenate([data, scales.view(np.uint32)], axis=1).reshape(self.shape(b))
         return self.ops.staging(cache)
+
+    def segments(self) -> np.ndarray:
+        """The segments of a packed batch's tokens, (batch, SEGMENT_WORDS)."""
+        first = TABLES // 4 + record_index(self.plan.n_ctx, self.plan.page)
+        words: np.ndarray = self.data["state"][first : first + SEGMENT_WORDS * self.plan.batch]
+        return words.reshape(-1, SEGMENT_WORDS)
 
     def free_pages(self, table: int = 0) -> np.ndarray:
         """The pages that no block table from word `table` on of the tables has."""
