@@ -10,126 +10,28 @@ from typing import Any
 
 import pytest
 
-from app.answers.dialects import Dialect, dialect_of
-from app.answers.parsing import Parser
+from app.answers.dialects import dialect_of
 from app.constrain import effort, grammar_cache
 from app.openai.answers import Message
 from app.openai.formats import Format
-from app.openai.requests import chat_request
 from app.openai.tools import Tools
 from py_engine.errors import WispError
 from py_engine.text.chat_template import CHATML, ChatTemplate
+from tests.support.call_kinds import (
+    HI,
+    KINDS,
+    LOOP,
+    PARIS,
+    ROME,
+    WHOLE,
+    calls_of,
+    dialect,
+    parsed,
+    rules_of,
+    template,
+    tools_of,
+)  # fmt: skip
 from tests.support.grammar_matcher import run
-
-HI = [{"role": "user", "content": "Hi"}]
-PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}, "n": {"type": "integer"}},
-              "required": ["city"], "additionalProperties": False}  # fmt: skip
-TOOLS = [
-    {"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}},
-    {
-        "type": "function",
-        "function": {"name": "get.time", "parameters": {"type": "object", "additionalProperties": False}},
-    },
-]
-PARIS, ROME = '{"city": "Paris {\\"x\\"}", "n": 2}', '{"city": "Rome"}'
-LOOP = "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}"
-T = "\uff5ctool▁"
-
-
-def tagged(call: str, argument: str, between: str) -> str:
-    """Both calls, with arguments between tags. `call`: of ARGUMENTS, which are each `argument` of KEY and VALUE."""
-    city, n, rome = (
-        argument.replace("KEY", key).replace("VALUE", value)
-        for key, value in (("city", 'Paris {"x"}'), ("n", "2"), ("city", "Rome"))
-    )
-    return call.replace("ARGUMENTS", city + n) + between + call.replace("ARGUMENTS", rome)
-
-
-# name -> (what its template's text has, an answer with two calls (one where only one is possible), text before a call?)
-KINDS: dict[str, tuple[str, str, bool]] = {
-    "hermes": ("<tool_call>", f'<tool_call>\n{{"name": "weather", "arguments": {PARIS}}}\n</tool_call>\n'
-               f'<tool_call>\n{{"name": "weather", "arguments": {ROME}}}\n</tool_call>', True),
-    "llama": ('"parameters" ipython', f'{{"name": "weather", "parameters": {PARIS}}}; '
-              f'{{"name": "weather", "parameters": {ROME}}}', False),
-    "mistral": ("[TOOL_CALLS]", f'[TOOL_CALLS][{{"name": "weather", "arguments": {PARIS}}}, '
-                f'{{"name": "weather", "arguments": {ROME}}}]', True),
-    "mistral-args": ("[TOOL_CALLS][ARGS]", f"[TOOL_CALLS]weather[ARGS]{PARIS}[TOOL_CALLS]weather[ARGS]{ROME}", True),
-    "functionary": (">>>all\\n", f">>>weather\n{PARIS}>>>weather\n{ROME}", True),
-    "function-tag": ("<function=x></function> python_tag",
-                     f"<function=weather>{PARIS}</function><function=weather>{ROME}</function>", True),
-    "deepseek": (f"<{T}calls▁begin\uff5c>```json",
-                 f"<{T}calls▁begin\uff5c><{T}call▁begin\uff5c>function<{T}sep\uff5c>weather\n```json\n{PARIS}\n```"
-                 f"<{T}call▁end\uff5c>\n<{T}call▁begin\uff5c>function<{T}sep\uff5c>weather\n```json\n{ROME}\n```"
-                 f"<{T}call▁end\uff5c><{T}calls▁end\uff5c>", True),
-    "deepseek-3.1": (f"<{T}calls▁begin\uff5c>",
-                     f"<{T}calls▁begin\uff5c><{T}call▁begin\uff5c>weather<{T}sep\uff5c>{PARIS}<{T}call▁end\uff5c>"
-                     f"<{T}call▁begin\uff5c>weather<{T}sep\uff5c>{ROME}<{T}call▁end\uff5c><{T}calls▁end\uff5c>", True),
-    "granite": ("<|tool_call|>", f'<|tool_call|>[{{"name": "weather", "arguments": {PARIS}}}, '
-                f'{{"name": "weather", "arguments": {ROME}}}]', True),
-    "command-r": ("<|START_ACTION|>", '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "weather", '
-                  f'"parameters": {PARIS}}},\n    {{"tool_call_id": "0", "tool_name": "weather", "parameters": {ROME}}}'
-                  "\n]<|END_ACTION|>", True),
-    "lfm2": ("<|tool_list_start|>", '<|tool_call_start|>[weather(city="Paris {\\"x\\"}", n=2), weather(city="Rome")]'
-             "<|tool_call_end|>", True),
-    "gemma": ("<|tool_call> call:", '<|tool_call>call:weather{city:<|"|>Paris {"x"}<|"|>,n:2}<tool_call|>'
-              '<|tool_call>call:weather{city:<|"|>Rome<|"|>}<tool_call|>', True),
-    "apriel": ("<tool_calls>[ <tool_call>", f'<tool_calls>[{{"name": "weather", "arguments": {PARIS}}}, '
-               f'{{"name": "weather", "arguments": {ROME}}}]</tool_calls>', True),
-    "nemotron-2": ("<TOOLCALL>[", f'<TOOLCALL>[{{"name": "weather", "arguments": {PARIS}}}, '
-                   f'{{"name": "weather", "arguments": {ROME}}}]</TOOLCALL>', True),
-    "apertus": ("<|tools_prefix|>", f'<|tools_prefix|>[{{"weather": {PARIS}}}, {{"weather": {ROME}}}]<|tools_suffix|>',
-                True),
-    "qwen-xml": ("<tool_call> <function= <parameter=", tagged(
-        "<tool_call>\n<function=weather>\nARGUMENTS</function>\n</tool_call>",
-        "<parameter=KEY>\nVALUE\n</parameter>\n", "\n"), True),
-    "seed": ("<seed:tool_call> <function=", tagged(
-        "<seed:tool_call>\n<function=weather>\nARGUMENTS</function>\n</seed:tool_call>",
-        "<parameter=KEY>VALUE</parameter>\n", "\n"), True),
-    "glm": ("<tool_call> <arg_key>", tagged(
-        "<tool_call>weather\nARGUMENTS</tool_call>",
-        "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n", "\n"), True),
-    "glm-4.7": ("<tool_call> </arg_key><arg_value>", tagged(
-        "<tool_call>weatherARGUMENTS</tool_call>", "<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>", ""), True),
-    "harmony": ("<|channel|><|message|>",
-                f"<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{PARIS}", False),
-}  # fmt: skip
-
-# Kinds whose values, or arguments, are known only when they have ended: what they give of the call that is cut off.
-WHOLE = {"lfm2": '{"city": ', "gemma": ""}
-
-
-def tools_of(**more: Any) -> Tools:
-    return chat_request({"messages": HI, "tools": TOOLS, **more}).tools
-
-
-@functools.cache
-def template(kind: str) -> ChatTemplate:
-    return ChatTemplate(LOOP + "{# " + KINDS[kind][0] + " #}")
-
-
-def dialect(kind: str, **more: Any) -> Dialect:
-    return dialect_of(template(kind), tools_of(**more))
-
-
-def parsed(parser: Parser, text: str, seed: int) -> dict[str, Any]:
-    """Parse a text that arrives in random pieces; return the message."""
-    rng = random.Random(seed)
-    message, at = Message(), 0
-    while at < len(text):
-        size = rng.choice([1, 1, 2, 3, 5, 9, 30])
-        for delta in parser.push(text[at : at + size]):
-            assert delta
-            message.add(delta)
-        at += size
-    for delta in parser.finish():
-        message.add(delta)
-    return message.as_dict()
-
-
-def calls_of(message: dict[str, Any]) -> list[tuple[str, str]]:
-    calls = message.get("tool_calls", [])
-    assert len({call["id"] for call in calls}) == len(calls)
-    return [(call["function"]["name"], call["function"]["arguments"]) for call in calls]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -189,13 +91,6 @@ def test_text_without_calls_is_content(kind: str) -> None:
     cut = KINDS[kind][1][: KINDS[kind][1].index("Paris") + 2]  # the token limit ends the answer here
     message = parsed(dialect(kind).parser("", True), cut, 1)
     assert calls_of(message) == [("weather", WHOLE.get(kind, '{"city": "Pa'))]
-
-
-def rules_of(dialect: Dialect, form: Format | None, prompt: str = "") -> str:
-    """The grammar of an answer to a prompt."""
-    complete = dialect.rules(form)
-    assert complete is not None
-    return complete(prompt)
 
 
 def test_answers_are_held_to_the_tools() -> None:
@@ -331,151 +226,6 @@ def test_harmony() -> None:
         plain = parsed(found.parser("", True), "<|channel|>final<|message|>It is 5 < 6.", seed)
         assert plain["content"] == "It is 5 < 6."
         assert parsed(found.parser("", True), "No channels.", seed)["content"] == "No channels."
-
-
-TAGGED = ["qwen-xml", "seed", "glm", "glm-4.7"]
-VALUES = {
-    "type": "object",
-    "properties": {
-        "text": {"type": "string", "description": "any"},
-        "unit": {"type": "string", "enum": ["c", "f"]},
-        "list": {"type": "array", "items": {"type": "integer"}},
-        "maybe": {"type": ["boolean", "null"]},
-    },
-    "required": ["text", "list"],
-}
-
-
-def of_values(kind: str, parameters: dict[str, Any]) -> Dialect:
-    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
-    return dialect_of(template(kind), chat_request({"messages": HI, "tools": tools, "tool_choice": "required"}).tools)
-
-
-def written(kind: str, values: dict[str, str]) -> str:
-    """A call of f with these texts as values."""
-    _, answer, _ = KINDS[kind]
-    call = answer[: answer.index("Rome")].rpartition("weather")[2]  # from after the name to before the value
-    before = answer[: answer.index("weather")] + "f" + call[: call.index("<", 2 if call[0] == ">" else 0)]
-    argument = call[call.index("<", 2 if call[0] == ">" else 0) :]
-    after = answer[answer.rindex("Rome") + 4 :]
-    end = after[: after.index(">") + 1 + (kind != "glm-4.7")]
-    return before + "".join(argument.replace("city", k) + v + end for k, v in values.items()) + after[len(end) :]
-
-
-@pytest.mark.parametrize("kind", TAGGED)
-def test_values_between_tags_are_texts_or_json(kind: str) -> None:
-    found = of_values(kind, VALUES)
-    text = ' a\n"b" <x> é\\n{"c": 1}\n\n  z'
-    good = [
-        written(kind, {"text": text, "list": "[1, 2]"}),
-        written(kind, {"text": "", "unit": "f", "list": "[]", "maybe": "null"}),
-        '{"name": "f"}',
-    ]
-    bad = [
-        written(kind, {"text": text}),
-        written(kind, {"list": "[1]", "text": text}),
-        written(kind, {"text": text, "unit": "k", "list": "[]"}),
-        written(kind, {"text": text, "list": "[1.5]"}),
-        written(kind, {"text": text, "list": "[1]", "other": "1"}),
-    ]
-    (result,) = run([{"grammar": rules_of(found, None), "texts": [*good, *bad]}])
-    assert result["texts"] == [True, True, False, *[False] * len(bad)]
-    wanted: tuple[dict[str, Any], ...] = (
-        {"text": text, "list": [1, 2]},
-        {"text": "", "unit": "f", "list": [], "maybe": None},
-    )
-    for answer, want in zip(good, wanted, strict=False):
-        for seed in range(60):
-            ((name, arguments),) = calls_of(parsed(found.parser("", True), answer, seed))
-            assert (name, json.loads(arguments)) == ("f", want)
-
-
-@pytest.mark.parametrize("kind", TAGGED)
-def test_json_takes_the_place_of_tags(kind: str) -> None:
-    """Where the schema says more than its properties, and where a model writes it by itself."""
-    limited = VALUES | {"properties": VALUES["properties"] | {"text": {"type": "string", "maxLength": 3}}}  # type: ignore[operator]
-    close = "</seed:tool_call>" if kind == "seed" else "</tool_call>"
-    answer = f'{close.replace("/", "")}\n{{"name": "f", "arguments": {{"text": "abc", "list": [1]}}}}\n{close}'
-    texts = [answer, answer.replace("abc", "abcd"), written(kind, {"text": "abc", "list": "[1]"})]
-    (result,) = run([{"grammar": rules_of(of_values(kind, limited), None), "texts": texts}])
-    assert result["texts"] == [True, False, False]
-    for seed in range(20):
-        parser = of_values(kind, VALUES).parser("", True)
-        assert calls_of(parsed(parser, answer, seed)) == [("f", '{"text": "abc", "list": [1]}')]
-
-
-def test_calls_of_python() -> None:
-    found = of_values("lfm2", VALUES)
-    begin, end = "<|tool_call_start|>[f(", ")]<|tool_call_end|>"
-    good = {
-        'text="a, (b) \\"c\\"", list=[1, 2]': {"text": 'a, (b) "c"', "list": [1, 2]},
-        'text="", unit="f", list=[], maybe=None': {"text": "", "unit": "f", "list": [], "maybe": None},
-        'text="é", list=[], maybe=True': {"text": "é", "list": [], "maybe": True},
-    }
-    bad = ['text="a"', 'list=[], text="a"', 'text="a", unit="k", list=[]', 'text="a", list=[1.5]', "list=[]"]
-    (result,) = run([{"grammar": rules_of(found, None), "texts": [begin + each + end for each in (*good, *bad)]}])
-    assert result["texts"] == [True] * len(good) + [False] * len(bad)
-    also = {
-        "text='it\\'s \"x\"', list=[True, {'a': None}]": {"text": 'it\'s "x"', "list": [True, {"a": None}]},
-        "text = two words , list=[[1], (2)]": {"text": "two words", "list": "[[1], (2)]"},
-        "": {},
-    }
-    for text, want in (good | also).items():
-        for seed in range(30):
-            ((name, arguments),) = calls_of(parsed(found.parser("", True), begin + text + end, seed))
-            assert (name, json.loads(arguments)) == ("f", want)
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"text": 'a"', "list": [True, None]}}}
-    said: list[dict[str, Any]] = [*HI, {"role": "assistant", "content": "", "tool_calls": [call]}]
-    assert template("lfm2").render(found.messages(said)) == f'Hi{begin}text="a\\"", list=[True, None]{end}'
-    answer = '<|tool_call_start|>[{"name": "f", "arguments": {"text": "abc", "list": [1]}}]<|tool_call_end|>'
-    assert calls_of(parsed(found.parser("", True), answer, 1)) == [("f", '{"text": "abc", "list": [1]}')]
-
-
-@pytest.mark.parametrize("kind", ["hermes", "granite", "command-r", "deepseek-3.1", "lfm2", "gemma"])
-def test_calls_are_written_where_the_template_omits_them(kind: str) -> None:
-    calls = [
-        {"id": "1", "type": "function", "function": {"name": "weather", "arguments": json.loads(arguments)}}
-        for arguments in (PARIS, ROME)
-    ]
-    messages: list[dict[str, Any]] = [*HI, {"role": "assistant", "content": "", "tool_calls": calls}]
-    said = dialect(kind).messages(messages)
-    assert (said[1]["content"] == KINDS[kind][1]) == (kind != "gemma"), said
-    writes = LOOP + "{% for m in messages %}{{ m.tool_calls }}{% endfor %}{# " + KINDS[kind][0] + " #}"
-    assert dialect_of(ChatTemplate(writes), tools_of()).messages(messages) == messages
-
-
-def test_calls_of_gemma() -> None:
-    nested = {
-        "type": "object",
-        "properties": {"b": {"type": "string"}, "a": {"type": "array", "items": {"type": "string"}}},
-    }
-    found = of_values("gemma", {**VALUES, "properties": VALUES["properties"] | {"o": nested}})  # type: ignore[operator]
-    begin, end = "<|tool_call>call:f", "<tool_call|>"
-    good: dict[str, Any] = {
-        '{list:[1,2],text:<|"|>a: {b},\n"c" \\<|"|>}': {"list": [1, 2], "text": 'a: {b},\n"c" \\'},
-        '{list:[],maybe:null,o:{a:[<|"|>x<|"|>,<|"|><|"|>],b:<|"|>y<|"|>},text:<|"|><|"|>,unit:<|"|>f<|"|>}': {
-            "list": [], "maybe": None, "o": {"a": ["x", ""], "b": "y"}, "text": "", "unit": "f"},
-    }  # fmt: skip
-    text = 'text:<|"|>a<|"|>'
-    bad = [f"{{{text}}}", f"{{{text},list:[]}}", f'{{list:[],{text},unit:<|"|>k<|"|>}}', f"{{list:[1.5],{text}}}"]
-    (result,) = run([{"grammar": rules_of(found, None), "texts": [begin + each + end for each in (*good, *bad)]}])
-    assert result["texts"] == [True] * len(good) + [False] * len(bad)
-    for answer, want in (good | {'{"text": "a", list:[1]}': {"text": "a", "list": [1]}}).items():
-        for seed in range(30):
-            ((name, arguments),) = calls_of(parsed(found.parser("", True), begin + answer + end, seed))
-            assert (name, json.loads(arguments)) == ("f", want)
-    assert {"<|tool_call>", "<tool_call|>"} <= set(found.markers)
-    limited = {"type": "object", "properties": {"text": {"type": "string", "maxLength": 3}}, "required": ["text"]}
-    texts = [f"{begin}{each}{end}" for each in ('{"text": "abc"}', '{"text": "abcd"}', '{text:<|"|>abc<|"|>}')]
-    (result,) = run([{"grammar": rules_of(of_values("gemma", limited), None), "texts": texts}])
-    assert result["texts"] == [True, False, False]
-
-
-def test_values_of_unknown_arguments_are_json_where_they_are() -> None:
-    parser = dialect("qwen-xml").parser("", True)
-    answer = written("qwen-xml", {"a": "[1, 2]", "b": "two words", "c": '"quoted"', "d": "1e5"})
-    ((_, arguments),) = calls_of(parsed(parser, answer, 1))
-    assert json.loads(arguments) == {"a": [1, 2], "b": "two words", "c": '"quoted"', "d": 1e5}
 
 
 @pytest.mark.parametrize(("golden", "kind"), [("qwen3", "hermes"), ("llama-3.2", "llama")])

@@ -1,0 +1,130 @@
+"""Answers with tool calls in every syntax, and the dialects that read and write them."""
+
+import functools
+import random
+from typing import Any
+
+from app.answers.dialects import Dialect, dialect_of
+from app.answers.parsing import Parser
+from app.openai.answers import Message
+from app.openai.formats import Format
+from app.openai.requests import chat_request
+from app.openai.tools import Tools
+from py_engine.text.chat_template import ChatTemplate
+
+HI = [{"role": "user", "content": "Hi"}]
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}, "n": {"type": "integer"}},
+              "required": ["city"], "additionalProperties": False}  # fmt: skip
+TOOLS = [
+    {"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}},
+    {
+        "type": "function",
+        "function": {"name": "get.time", "parameters": {"type": "object", "additionalProperties": False}},
+    },
+]
+PARIS, ROME = '{"city": "Paris {\\"x\\"}", "n": 2}', '{"city": "Rome"}'
+LOOP = "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}"
+T = "\uff5ctool▁"
+
+
+def tagged(call: str, argument: str, between: str) -> str:
+    """Both calls, with arguments between tags. `call`: of ARGUMENTS, which are each `argument` of KEY and VALUE."""
+    city, n, rome = (
+        argument.replace("KEY", key).replace("VALUE", value)
+        for key, value in (("city", 'Paris {"x"}'), ("n", "2"), ("city", "Rome"))
+    )
+    return call.replace("ARGUMENTS", city + n) + between + call.replace("ARGUMENTS", rome)
+
+
+# name -> (what its template's text has, an answer with two calls (one where only one is possible), text before a call?)
+KINDS: dict[str, tuple[str, str, bool]] = {
+    "hermes": ("<tool_call>", f'<tool_call>\n{{"name": "weather", "arguments": {PARIS}}}\n</tool_call>\n'
+               f'<tool_call>\n{{"name": "weather", "arguments": {ROME}}}\n</tool_call>', True),
+    "llama": ('"parameters" ipython', f'{{"name": "weather", "parameters": {PARIS}}}; '
+              f'{{"name": "weather", "parameters": {ROME}}}', False),
+    "mistral": ("[TOOL_CALLS]", f'[TOOL_CALLS][{{"name": "weather", "arguments": {PARIS}}}, '
+                f'{{"name": "weather", "arguments": {ROME}}}]', True),
+    "mistral-args": ("[TOOL_CALLS][ARGS]", f"[TOOL_CALLS]weather[ARGS]{PARIS}[TOOL_CALLS]weather[ARGS]{ROME}", True),
+    "functionary": (">>>all\\n", f">>>weather\n{PARIS}>>>weather\n{ROME}", True),
+    "function-tag": ("<function=x></function> python_tag",
+                     f"<function=weather>{PARIS}</function><function=weather>{ROME}</function>", True),
+    "deepseek": (f"<{T}calls▁begin\uff5c>```json",
+                 f"<{T}calls▁begin\uff5c><{T}call▁begin\uff5c>function<{T}sep\uff5c>weather\n```json\n{PARIS}\n```"
+                 f"<{T}call▁end\uff5c>\n<{T}call▁begin\uff5c>function<{T}sep\uff5c>weather\n```json\n{ROME}\n```"
+                 f"<{T}call▁end\uff5c><{T}calls▁end\uff5c>", True),
+    "deepseek-3.1": (f"<{T}calls▁begin\uff5c>",
+                     f"<{T}calls▁begin\uff5c><{T}call▁begin\uff5c>weather<{T}sep\uff5c>{PARIS}<{T}call▁end\uff5c>"
+                     f"<{T}call▁begin\uff5c>weather<{T}sep\uff5c>{ROME}<{T}call▁end\uff5c><{T}calls▁end\uff5c>", True),
+    "granite": ("<|tool_call|>", f'<|tool_call|>[{{"name": "weather", "arguments": {PARIS}}}, '
+                f'{{"name": "weather", "arguments": {ROME}}}]', True),
+    "command-r": ("<|START_ACTION|>", '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "weather", '
+                  f'"parameters": {PARIS}}},\n    {{"tool_call_id": "0", "tool_name": "weather", "parameters": {ROME}}}'
+                  "\n]<|END_ACTION|>", True),
+    "lfm2": ("<|tool_list_start|>", '<|tool_call_start|>[weather(city="Paris {\\"x\\"}", n=2), weather(city="Rome")]'
+             "<|tool_call_end|>", True),
+    "gemma": ("<|tool_call> call:", '<|tool_call>call:weather{city:<|"|>Paris {"x"}<|"|>,n:2}<tool_call|>'
+              '<|tool_call>call:weather{city:<|"|>Rome<|"|>}<tool_call|>', True),
+    "apriel": ("<tool_calls>[ <tool_call>", f'<tool_calls>[{{"name": "weather", "arguments": {PARIS}}}, '
+               f'{{"name": "weather", "arguments": {ROME}}}]</tool_calls>', True),
+    "nemotron-2": ("<TOOLCALL>[", f'<TOOLCALL>[{{"name": "weather", "arguments": {PARIS}}}, '
+                   f'{{"name": "weather", "arguments": {ROME}}}]</TOOLCALL>', True),
+    "apertus": ("<|tools_prefix|>", f'<|tools_prefix|>[{{"weather": {PARIS}}}, {{"weather": {ROME}}}]<|tools_suffix|>',
+                True),
+    "qwen-xml": ("<tool_call> <function= <parameter=", tagged(
+        "<tool_call>\n<function=weather>\nARGUMENTS</function>\n</tool_call>",
+        "<parameter=KEY>\nVALUE\n</parameter>\n", "\n"), True),
+    "seed": ("<seed:tool_call> <function=", tagged(
+        "<seed:tool_call>\n<function=weather>\nARGUMENTS</function>\n</seed:tool_call>",
+        "<parameter=KEY>VALUE</parameter>\n", "\n"), True),
+    "glm": ("<tool_call> <arg_key>", tagged(
+        "<tool_call>weather\nARGUMENTS</tool_call>",
+        "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n", "\n"), True),
+    "glm-4.7": ("<tool_call> </arg_key><arg_value>", tagged(
+        "<tool_call>weatherARGUMENTS</tool_call>", "<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>", ""), True),
+    "harmony": ("<|channel|><|message|>",
+                f"<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{PARIS}", False),
+}  # fmt: skip
+
+# Kinds whose values, or arguments, are known only when they have ended: what they give of the call that is cut off.
+WHOLE = {"lfm2": '{"city": ', "gemma": ""}
+
+
+def tools_of(**more: Any) -> Tools:
+    return chat_request({"messages": HI, "tools": TOOLS, **more}).tools
+
+
+@functools.cache
+def template(kind: str) -> ChatTemplate:
+    return ChatTemplate(LOOP + "{# " + KINDS[kind][0] + " #}")
+
+
+def dialect(kind: str, **more: Any) -> Dialect:
+    return dialect_of(template(kind), tools_of(**more))
+
+
+def parsed(parser: Parser, text: str, seed: int) -> dict[str, Any]:
+    """Parse a text that arrives in random pieces; return the message."""
+    rng = random.Random(seed)
+    message, at = Message(), 0
+    while at < len(text):
+        size = rng.choice([1, 1, 2, 3, 5, 9, 30])
+        for delta in parser.push(text[at : at + size]):
+            assert delta
+            message.add(delta)
+        at += size
+    for delta in parser.finish():
+        message.add(delta)
+    return message.as_dict()
+
+
+def calls_of(message: dict[str, Any]) -> list[tuple[str, str]]:
+    calls = message.get("tool_calls", [])
+    assert len({call["id"] for call in calls}) == len(calls)
+    return [(call["function"]["name"], call["function"]["arguments"]) for call in calls]
+
+
+def rules_of(dialect: Dialect, form: Format | None, prompt: str = "") -> str:
+    """The grammar of an answer to a prompt."""
+    complete = dialect.rules(form)
+    assert complete is not None
+    return complete(prompt)

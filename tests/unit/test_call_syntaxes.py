@@ -1,0 +1,168 @@
+"""The arguments of tool calls between tags, as Python's, and as Gemma's: their parsing and their grammar."""
+
+import json
+from typing import Any
+
+import pytest
+
+from app.answers.dialects import Dialect, dialect_of
+from app.openai.requests import chat_request
+from py_engine.text.chat_template import ChatTemplate
+from tests.support.call_kinds import (
+    HI,
+    KINDS,
+    LOOP,
+    PARIS,
+    ROME,
+    calls_of,
+    dialect,
+    parsed,
+    rules_of,
+    template,
+    tools_of,
+)
+from tests.support.grammar_matcher import run
+
+TAGGED = ["qwen-xml", "seed", "glm", "glm-4.7"]
+VALUES = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "description": "any"},
+        "unit": {"type": "string", "enum": ["c", "f"]},
+        "list": {"type": "array", "items": {"type": "integer"}},
+        "maybe": {"type": ["boolean", "null"]},
+    },
+    "required": ["text", "list"],
+}
+
+
+def of_values(kind: str, parameters: dict[str, Any]) -> Dialect:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    return dialect_of(template(kind), chat_request({"messages": HI, "tools": tools, "tool_choice": "required"}).tools)
+
+
+def written(kind: str, values: dict[str, str]) -> str:
+    """A call of f with these texts as values."""
+    _, answer, _ = KINDS[kind]
+    call = answer[: answer.index("Rome")].rpartition("weather")[2]  # from after the name to before the value
+    before = answer[: answer.index("weather")] + "f" + call[: call.index("<", 2 if call[0] == ">" else 0)]
+    argument = call[call.index("<", 2 if call[0] == ">" else 0) :]
+    after = answer[answer.rindex("Rome") + 4 :]
+    end = after[: after.index(">") + 1 + (kind != "glm-4.7")]
+    return before + "".join(argument.replace("city", k) + v + end for k, v in values.items()) + after[len(end) :]
+
+
+@pytest.mark.parametrize("kind", TAGGED)
+def test_values_between_tags_are_texts_or_json(kind: str) -> None:
+    found = of_values(kind, VALUES)
+    text = ' a\n"b" <x> é\\n{"c": 1}\n\n  z'
+    good = [
+        written(kind, {"text": text, "list": "[1, 2]"}),
+        written(kind, {"text": "", "unit": "f", "list": "[]", "maybe": "null"}),
+        '{"name": "f"}',
+    ]
+    bad = [
+        written(kind, {"text": text}),
+        written(kind, {"list": "[1]", "text": text}),
+        written(kind, {"text": text, "unit": "k", "list": "[]"}),
+        written(kind, {"text": text, "list": "[1.5]"}),
+        written(kind, {"text": text, "list": "[1]", "other": "1"}),
+    ]
+    (result,) = run([{"grammar": rules_of(found, None), "texts": [*good, *bad]}])
+    assert result["texts"] == [True, True, False, *[False] * len(bad)]
+    wanted: tuple[dict[str, Any], ...] = (
+        {"text": text, "list": [1, 2]},
+        {"text": "", "unit": "f", "list": [], "maybe": None},
+    )
+    for answer, want in zip(good, wanted, strict=False):
+        for seed in range(60):
+            ((name, arguments),) = calls_of(parsed(found.parser("", True), answer, seed))
+            assert (name, json.loads(arguments)) == ("f", want)
+
+
+@pytest.mark.parametrize("kind", TAGGED)
+def test_json_takes_the_place_of_tags(kind: str) -> None:
+    """Where the schema says more than its properties, and where a model writes it by itself."""
+    limited = VALUES | {"properties": VALUES["properties"] | {"text": {"type": "string", "maxLength": 3}}}  # type: ignore[operator]
+    close = "</seed:tool_call>" if kind == "seed" else "</tool_call>"
+    answer = f'{close.replace("/", "")}\n{{"name": "f", "arguments": {{"text": "abc", "list": [1]}}}}\n{close}'
+    texts = [answer, answer.replace("abc", "abcd"), written(kind, {"text": "abc", "list": "[1]"})]
+    (result,) = run([{"grammar": rules_of(of_values(kind, limited), None), "texts": texts}])
+    assert result["texts"] == [True, False, False]
+    for seed in range(20):
+        parser = of_values(kind, VALUES).parser("", True)
+        assert calls_of(parsed(parser, answer, seed)) == [("f", '{"text": "abc", "list": [1]}')]
+
+
+def test_calls_of_python() -> None:
+    found = of_values("lfm2", VALUES)
+    begin, end = "<|tool_call_start|>[f(", ")]<|tool_call_end|>"
+    good = {
+        'text="a, (b) \\"c\\"", list=[1, 2]': {"text": 'a, (b) "c"', "list": [1, 2]},
+        'text="", unit="f", list=[], maybe=None': {"text": "", "unit": "f", "list": [], "maybe": None},
+        'text="é", list=[], maybe=True': {"text": "é", "list": [], "maybe": True},
+    }
+    bad = ['text="a"', 'list=[], text="a"', 'text="a", unit="k", list=[]', 'text="a", list=[1.5]', "list=[]"]
+    (result,) = run([{"grammar": rules_of(found, None), "texts": [begin + each + end for each in (*good, *bad)]}])
+    assert result["texts"] == [True] * len(good) + [False] * len(bad)
+    also = {
+        "text='it\\'s \"x\"', list=[True, {'a': None}]": {"text": 'it\'s "x"', "list": [True, {"a": None}]},
+        "text = two words , list=[[1], (2)]": {"text": "two words", "list": "[[1], (2)]"},
+        "": {},
+    }
+    for text, want in (good | also).items():
+        for seed in range(30):
+            ((name, arguments),) = calls_of(parsed(found.parser("", True), begin + text + end, seed))
+            assert (name, json.loads(arguments)) == ("f", want)
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"text": 'a"', "list": [True, None]}}}
+    said: list[dict[str, Any]] = [*HI, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    assert template("lfm2").render(found.messages(said)) == f'Hi{begin}text="a\\"", list=[True, None]{end}'
+    answer = '<|tool_call_start|>[{"name": "f", "arguments": {"text": "abc", "list": [1]}}]<|tool_call_end|>'
+    assert calls_of(parsed(found.parser("", True), answer, 1)) == [("f", '{"text": "abc", "list": [1]}')]
+
+
+@pytest.mark.parametrize("kind", ["hermes", "granite", "command-r", "deepseek-3.1", "lfm2", "gemma"])
+def test_calls_are_written_where_the_template_omits_them(kind: str) -> None:
+    calls = [
+        {"id": "1", "type": "function", "function": {"name": "weather", "arguments": json.loads(arguments)}}
+        for arguments in (PARIS, ROME)
+    ]
+    messages: list[dict[str, Any]] = [*HI, {"role": "assistant", "content": "", "tool_calls": calls}]
+    said = dialect(kind).messages(messages)
+    assert (said[1]["content"] == KINDS[kind][1]) == (kind != "gemma"), said
+    writes = LOOP + "{% for m in messages %}{{ m.tool_calls }}{% endfor %}{# " + KINDS[kind][0] + " #}"
+    assert dialect_of(ChatTemplate(writes), tools_of()).messages(messages) == messages
+
+
+def test_calls_of_gemma() -> None:
+    nested = {
+        "type": "object",
+        "properties": {"b": {"type": "string"}, "a": {"type": "array", "items": {"type": "string"}}},
+    }
+    found = of_values("gemma", {**VALUES, "properties": VALUES["properties"] | {"o": nested}})  # type: ignore[operator]
+    begin, end = "<|tool_call>call:f", "<tool_call|>"
+    good: dict[str, Any] = {
+        '{list:[1,2],text:<|"|>a: {b},\n"c" \\<|"|>}': {"list": [1, 2], "text": 'a: {b},\n"c" \\'},
+        '{list:[],maybe:null,o:{a:[<|"|>x<|"|>,<|"|><|"|>],b:<|"|>y<|"|>},text:<|"|><|"|>,unit:<|"|>f<|"|>}': {
+            "list": [], "maybe": None, "o": {"a": ["x", ""], "b": "y"}, "text": "", "unit": "f"},
+    }  # fmt: skip
+    text = 'text:<|"|>a<|"|>'
+    bad = [f"{{{text}}}", f"{{{text},list:[]}}", f'{{list:[],{text},unit:<|"|>k<|"|>}}', f"{{list:[1.5],{text}}}"]
+    (result,) = run([{"grammar": rules_of(found, None), "texts": [begin + each + end for each in (*good, *bad)]}])
+    assert result["texts"] == [True] * len(good) + [False] * len(bad)
+    for answer, want in (good | {'{"text": "a", list:[1]}': {"text": "a", "list": [1]}}).items():
+        for seed in range(30):
+            ((name, arguments),) = calls_of(parsed(found.parser("", True), begin + answer + end, seed))
+            assert (name, json.loads(arguments)) == ("f", want)
+    assert {"<|tool_call>", "<tool_call|>"} <= set(found.markers)
+    limited = {"type": "object", "properties": {"text": {"type": "string", "maxLength": 3}}, "required": ["text"]}
+    texts = [f"{begin}{each}{end}" for each in ('{"text": "abc"}', '{"text": "abcd"}', '{text:<|"|>abc<|"|>}')]
+    (result,) = run([{"grammar": rules_of(of_values("gemma", limited), None), "texts": texts}])
+    assert result["texts"] == [True, False, False]
+
+
+def test_values_of_unknown_arguments_are_json_where_they_are() -> None:
+    parser = dialect("qwen-xml").parser("", True)
+    answer = written("qwen-xml", {"a": "[1, 2]", "b": "two words", "c": '"quoted"', "d": "1e5"})
+    ((_, arguments),) = calls_of(parsed(parser, answer, 1))
+    assert json.loads(arguments) == {"a": [1, 2], "b": "two words", "c": '"quoted"', "d": 1e5}
