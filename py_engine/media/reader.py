@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from py_engine.errors import WispError
@@ -99,8 +100,7 @@ class Reader:
 
     def deepstack(self) -> list[int]:
         """The blocks whose outputs are added to early layers of the text model."""
-        marked = self.get("is_deepstack_layers", [])
-        return [i for i, layer in enumerate(marked) if layer is True] if isinstance(marked, list) else []
+        return deepstack_blocks(self.header)
 
     def _bad(self, key: str, value: object, what: str) -> WispError:
         return WispError(
@@ -110,3 +110,10 @@ class Reader:
 
     def bad_value(self, key: str, what: str) -> WispError:
         return self._bad(key, self.get(key), what)
+
+
+def deepstack_blocks(header: Header) -> list[int]:
+    """The blocks that have tensors for it. llama.cpp, too, goes by these, and not by the metadata."""
+    names = (re.fullmatch(r"v\.deepstack\.(\d{1,4})\.fc1\.weight", name) for name in header.tensors)
+    count = header.arch("vision.block_count", 0)
+    return sorted(int(name[1]) for name in names if name and isinstance(count, int) and int(name[1]) < count)

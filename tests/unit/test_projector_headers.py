@@ -73,6 +73,19 @@ def test_norms_and_scales_where_the_types_blocks_have_them(name: str, has: bool,
     assert read.intersection(tensors) == (set(tensors) if has else set())
 
 
+def test_the_blocks_of_deepstack_are_those_with_tensors() -> None:
+    """llama.cpp does not read the list in the metadata, and no tensors beyond the blocks."""
+    header = header_of(VISION / "qwen3vl.mmproj.gguf")
+    wanted = Projector.from_gguf(header).n_embd_inp
+    without = {key: value for key, value in header.metadata.items() if key != "clip.vision.is_deepstack_layers"}
+    beyond = "v.deepstack.99.fc1.weight"
+    more = {beyond: replace(header.tensors["v.blk.0.ln1.weight"], name=beyond)}
+    other = replace(header, metadata=without, tensors=header.tensors | more)
+    assert Projector.from_gguf(other).n_embd_inp == wanted
+    plans = [make_plan(one, Device(), PlanOptions(1, 1, "f16")) for one in (header, other)]
+    assert plans[0].lists["image.0"] == plans[1].lists["image.0"]
+
+
 def test_tokens_of_gemma_4_12bs_sound_have_one_length() -> None:
     header = header_of(VISION / "gemma4u.mmproj.gguf")
     other = replace(header, metadata=header.metadata | {"clip.audio.num_mel_bins": 128})

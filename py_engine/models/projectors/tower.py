@@ -11,6 +11,7 @@ from py_engine.media.encoders import Audio, Coded, Sam, Speech, Vision, Windowed
 from py_engine.media.kinds import LFM2, LLAVA, WHISPER, WITHOUT_BLOCKS
 from py_engine.media.layout import PLAIN, Layout
 from py_engine.media.projector import Projector
+from py_engine.media.reader import deepstack_blocks
 from py_engine.models.common import MAX_BLOCKS, natural, switch
 
 ERF = (
@@ -208,8 +209,7 @@ def _class_rows(header: Header, vision: Vision) -> int:
 def _deepstack(header: Header, vision: Vision) -> tuple[int, ...]:
     if vision.windowed is not None:
         return tuple(sorted(set(vision.windowed.features)))
-    marked = header.arch("vision.is_deepstack_layers", [])
-    return tuple(i for i, on in enumerate(marked) if on is True) if isinstance(marked, list) else ()
+    return tuple(deepstack_blocks(header))
 
 
 def _image(header: Header, vision: Vision) -> Tower:

@@ -58,6 +58,7 @@ IN_BLOCKS = {
     **{f"{name}.bias": (f"{name}.weight", 0) for name in (*QKV, "attn_qkv", "attn_out", "ffn_up", "ffn_gate")},
     "ffn_down.bias": ("ffn_down.weight", 0),
     **{f"{name}.bias": (f"{name}.weight", 0) for name in ("ln1", "ln2")},
+    **{f"{name}.weight": ("ln1.weight", 0) for name in ("ls1", "ls2")},
 }
 
 
