@@ -1,5 +1,6 @@
 """How each kind of model writes tool calls, and by which texts of its chat template it is recognised."""
 
+from app.answers.gemma_calls import QUOTE
 from app.answers.tool_calls import CallSyntax, Parameters
 
 HERMES = CallSyntax(
@@ -36,7 +37,7 @@ COMMAND = CallSyntax(
 )  # fmt: skip
 LFM2 = CallSyntax("lfm2", "<|tool_call_start|>", head="%s(", tail=")", opening="[", joint=", ",
                   closing="]<|tool_call_end|>", arguments="python")  # fmt: skip
-GEMMA = CallSyntax("gemma", "<|tool_call>", head="call:%s", tail="<tool_call|>", arguments="gemma")
+GEMMA = CallSyntax("gemma", "<|tool_call>", head="call:%s", tail="<tool_call|>", arguments="gemma", quote=QUOTE)
 APRIEL = CallSyntax("apriel", "<tool_calls>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
                     joint=", ", closing="]</tool_calls>")  # fmt: skip
 NEMOTRON_2 = CallSyntax("nemotron-2", "<TOOLCALL>", head='{"name": "%s", "arguments": ', tail="}", opening="[",

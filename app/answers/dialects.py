@@ -82,7 +82,10 @@ class Dialect:
     def markers(self) -> tuple[str, ...]:
         """Texts of the control tokens that the syntax and thoughts use."""
         s, tags = self.syntax, self._tags or ()
-        texts = (s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.wrappers) if self._tools.tools else s.wrappers
+        texts = s.wrappers
+        if self._tools.tools:
+            of_arguments = (s.parameters.begin, s.parameters.end) if s.parameters else (s.quote,)
+            texts = (s.trigger, s.head, s.tail, s.joint or "", s.closing, *of_arguments, *s.wrappers)
         found = [token for text in texts for token in _tokens(text)]
         return tuple(dict.fromkeys([*found, *tags, *re.findall(r"<[^<>\s]+>", " ".join(tags))]))
 
@@ -360,7 +363,7 @@ def _limited(write: Callable[[], Made], param: str) -> Made:
 
 def _tokens(text: str) -> list[str]:
     """All substrings that look like control tokens."""
-    return re.findall(r"<[|\uff5c][^|\uff5c<>]*[|\uff5c]>|<\|[a-z_]+>|<[a-z_]+\|>|\[[A-Z_/]+\]|</?[a-z_]+>", text)
+    return re.findall(r"<[|\uff5c][^|\uff5c<>]*[|\uff5c]>|<\|[a-z_]+>|<[a-z_]+\|>|\[[A-Z_/]+\]|</?[A-Za-z_:]+>", text)
 
 
 def _joined(content: Any, text: str) -> Any:

@@ -23,7 +23,8 @@ QUOTE = '<|"|>'
 _NOTES = frozenset(["title", "description", "default", "examples", "nullable"])
 _OF_OBJECTS = _NOTES | {"type", "properties", "required", "additionalProperties", "$schema", "strict"}
 _ATOMS = frozenset(["number", "integer", "boolean", "null"])
-_TOKEN = re.compile(r'<\|"\|>(.*?)(?:<\|"\|>|$)|("(?:[^"\\]|\\.)*")|([\w$.-]+)(?=\s*:)|(.)', re.DOTALL)
+# A text, a text of JSON, a word with the colon after it, if it is a key, and any other character.
+_TOKEN = re.compile(r'<\|"\|>(.*?)(?:<\|"\|>|\Z)|("(?:[^"\\]|\\.)*")|([\w$.-]++)(?=(\s*:)?)|(.)', re.DOTALL)
 
 
 def with_json(syntax: CallSyntax) -> CallSyntax:
@@ -116,7 +117,9 @@ def _as_json(arguments: str) -> str:
 
 
 def _token_as_json(found: re.Match[str]) -> str:
-    text, quoted, key, other = found.groups()
+    text, quoted, word, colon, other = found.groups()
     if text is not None:
         return json.dumps(text, ensure_ascii=False)
-    return quoted or (f'"{key}"' if key else {",": ", ", ":": ": "}.get(other, other))
+    if word is not None:
+        return f'"{word}"' if colon else word
+    return quoted or {",": ", ", ":": ": "}.get(other, other)

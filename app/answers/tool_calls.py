@@ -37,6 +37,7 @@ class CallSyntax:
     wrappers: tuple[str, ...] = ()  # markers around content; dropped
     arguments: Literal["json", "tagged", "python", "gemma"] = "json"  # tagged_calls.py, python_calls.py, gemma_calls.py
     parameters: Parameters | None = None  # of tagged arguments
+    quote: str = ""  # around texts, where it is a token of its own
 
 
 def pattern(text: str) -> str:

@@ -1,6 +1,7 @@
 """The arguments of tool calls between tags, as Python's, and as Gemma's: their parsing and their grammar."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -154,7 +155,6 @@ def test_calls_of_gemma() -> None:
         for seed in range(30):
             ((name, arguments),) = calls_of(parsed(found.parser("", True), begin + answer + end, seed))
             assert (name, json.loads(arguments)) == ("f", want)
-    assert {"<|tool_call>", "<tool_call|>"} <= set(found.markers)
     limited = {"type": "object", "properties": {"text": {"type": "string", "maxLength": 3}}, "required": ["text"]}
     texts = [f"{begin}{each}{end}" for each in ('{"text": "abc"}', '{"text": "abcd"}', '{text:<|"|>abc<|"|>}')]
     (result,) = run([{"grammar": rules_of(of_values("gemma", limited), None), "texts": texts}])
@@ -166,3 +166,25 @@ def test_values_of_unknown_arguments_are_json_where_they_are() -> None:
     answer = written("qwen-xml", {"a": "[1, 2]", "b": "two words", "c": '"quoted"', "d": "1e5"})
     ((_, arguments),) = calls_of(parsed(parser, answer, 1))
     assert json.loads(arguments) == {"a": [1, 2], "b": "two words", "c": '"quoted"', "d": 1e5}
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens"),
+    [
+        ("gemma", '<|tool_call> <tool_call|> <|"|>'),
+        ("glm", "<tool_call> </tool_call> <arg_key> </arg_key> <arg_value> </arg_value>"),
+        ("seed", "<seed:tool_call> </seed:tool_call> </function> </parameter>"),
+        ("lfm2", "<|tool_call_start|> <|tool_call_end|>"),
+        ("nemotron-2", "<TOOLCALL> </TOOLCALL>"),
+    ],
+)
+def test_control_tokens_of_calls_are_shown_to_the_parser(kind: str, tokens: str) -> None:
+    assert set(tokens.split()) <= set(dialect(kind).markers)
+
+
+def test_long_words_in_arguments_take_no_longer() -> None:
+    """As an answer has that repeats a digit up to its limit."""
+    began = time.process_time()
+    answer = "<|tool_call>call:weather{n:" + "1" * 400_000 + "}<tool_call|>"
+    assert calls_of(parsed(dialect("gemma").parser("", True), answer, 1))
+    assert time.process_time() - began < 5
