@@ -310,11 +310,6 @@ class Harmony(Dialect):
 
     markers = _HARMONY_MARKERS
 
-    def messages(self, messages: Messages, broken: Callable[[str], str] = str) -> Messages:
-        """Rename reasoning_content to "thinking", as the template expects it."""
-        messages = super().messages(messages, broken)
-        return [{**m, "thinking": m["reasoning_content"]} if m.get("reasoning_content") else m for m in messages]
-
     def parser(self, prompt: str, split_reasoning: bool, random_bytes: RandomBytes = os.urandom) -> Parser:
         return HarmonyParser(lambda: self.new_id(random_bytes), split_reasoning)
 

@@ -134,6 +134,8 @@ class Forms:
         message["content"] = self._text(content) if isinstance(content, str) else content
         if role == "assistant" and "reasoning_content" not in message and self.requires_thoughts:
             message["reasoning_content"] = ""
+        if message.get("reasoning_content") and "reasoning_content" not in self._source:
+            message["thinking"] = message["reasoning_content"]  # as gpt-oss's and LFM2.5's templates name it
         if isinstance(message.get("tool_calls"), list) and not self.takes_arguments_as_text:
             message["tool_calls"] = [_with_object_arguments(call) for call in message["tool_calls"]]
         return message

@@ -225,6 +225,15 @@ def test_answers_get_empty_thoughts_where_the_template_requires_some() -> None:
         assert template.prepare([answer]) == [want]
 
 
+def test_thoughts_get_the_name_that_the_template_knows() -> None:
+    """gpt-oss's and LFM2.5's templates know only `thinking`."""
+    answer = {"role": "assistant", "content": "x", "reasoning_content": "hm"}
+    for source, want in (("reasoning_content", answer), ("thinking", answer | {"thinking": "hm"})):
+        template = ChatTemplate("{% for m in messages %}{{ m." + source + " }}{{ m.content }}{% endfor %}")
+        assert template.prepare([answer]) == [want]
+        assert template.render(template.prepare([answer])) == "hmx"
+
+
 def test_a_template_may_loop_over_tools_that_are_none() -> None:
     """Hermes 2 Pro's and Command R+'s for tools do, and Hugging Face rejects them then."""
     template = ChatTemplate("{% for t in tools %}{{ t.x }}{% endfor %}{{ messages[0].content }}")
