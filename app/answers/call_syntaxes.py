@@ -62,7 +62,7 @@ GLM_4_7 = CallSyntax(
 )  # fmt: skip
 HARMONY = CallSyntax("harmony", " to=functions.", head="%s<|channel|>commentary json<|message|>")
 
-# Texts that a template contains -> its syntax; the first match counts. None: one that looks like another, but is not.
+# Texts that a template contains -> its syntax; the first match counts. None: an unknown one, like a known one.
 SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax | None], ...] = (
     (("<|channel|>", "<|message|>"), HARMONY),
     (("[TOOL_CALLS]", "[ARGS]"), MISTRAL_ARGS),

@@ -121,7 +121,7 @@ class Dialect:
         return out
 
     def _with_calls(self, messages: Messages) -> Messages:
-        """The messages with their calls in their contents, for a template that omits calls: LFM2's, Granite 3's."""
+        """Write calls into the contents of messages if the template omits them, as LFM2's and Granite 3's do."""
         as_text = {"json": tool_calls.as_text, "python": python_calls.as_text}.get(self.syntax.arguments)
         calling = any(m.get("tool_calls") for m in messages)
         if as_text is None or not calling or not self._native or not self.template.forms.omits_calls:

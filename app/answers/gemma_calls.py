@@ -1,6 +1,7 @@
 """Tool calls of Gemma 4: <|tool_call>call:weather{city:<|"|>Rome<|"|>,days:2}<tool_call|>.
 
-Keys are bare and in alphabetical order, texts stand between <|"|>, all else is JSON. The parser also takes JSON there.
+Keys are unquoted and in alphabetical order, strings stand between <|"|>, other values are JSON. The parser also accepts
+arguments in JSON.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _object(grammar: Grammar, schema: Mapping[str, Any], param: str) -> str | No
         return None
     if not isinstance(required, list) or not all(name in properties for name in required):
         return None
-    more = first = '""'  # the members from one on: after others, and as the first ones
+    more = first = '""'  # rules of the remaining members: after another member, and after none
     for name, value in sorted(properties.items(), reverse=True):
         rule = _value(grammar, value, param)
         if rule is None or not re.fullmatch(r"[\w$.-]+", name):
@@ -62,7 +63,7 @@ def _object(grammar: Grammar, schema: Mapping[str, Any], param: str) -> str | No
 
 
 def _value(grammar: Grammar, schema: Any, param: str) -> str | None:
-    """The rule of a value; None if its schema says more than its type."""
+    """The rule of a value; None if its schema says more than its type, items or enum."""
     if not isinstance(schema, dict):
         return None
     given = schema.get("type")
@@ -107,7 +108,7 @@ class GemmaCallParser(CallParser):
 
 
 def _as_json(arguments: str) -> str:
-    """Arguments as JSON; as they are if they are neither."""
+    """Arguments as JSON; unchanged if they cannot be converted."""
     written = "".join(map(_token_as_json, _TOKEN.finditer(arguments.strip())))
     try:
         json_input.parse(written)

@@ -1,6 +1,7 @@
-"""Tool calls written as a list of Python's: LFM2's, [weather(city="Rome", days=2), time()].
+"""Tool calls written as a Python list: LFM2's, [weather(city="Rome", days=2), time()].
 
-Strings are JSON's, which are Python's, too. The parser also takes single quotes, and arguments as one JSON object.
+The grammar asks for strings as in JSON, which Python reads, too. The parser also accepts single quotes, and calls whose
+arguments are one JSON object.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ def with_json(syntax: CallSyntax) -> CallSyntax:
 
 
 def python_call(grammar: Grammar, tool: Tool) -> str | None:
-    """The rule of a call; arguments come in the schema's order. None: the schema is no plain list of properties."""
+    """The rule of a call; arguments come in the schema's order. None: only JSON can follow the schema."""
     schema = tool.parameters
     properties, required = schema.get("properties", {}), schema.get("required", [])
     refers = "$ref" in json.dumps(schema)
     if refers or not isinstance(properties, dict) or not isinstance(required, list) or not _is_plain(schema, required):
         return None
-    more = first = '""'  # the arguments from one on: after others, and as the first ones
+    more = first = '""'  # rules of the remaining arguments: after another argument, and after none
     for name, value in reversed(properties.items()):
         rule = f"{literal(name + '=')} {_value(grammar, value, tool.param)}"
         if name in required:
@@ -55,7 +56,7 @@ def _is_plain(schema: Mapping[str, Any], required: list[Any]) -> bool:
 
 
 def _value(grammar: Grammar, schema: Mapping[str, Any], param: str) -> str:
-    """The rule of a value: JSON, but for Python's constants."""
+    """The rule of a value: JSON, but with True, False and None for its constants."""
     given = schema.get("type", [])
     types = given if isinstance(given, list) else [given]
     constants = [literal(text) for type in types if type in _CONSTANTS for text in _CONSTANTS[type]]
@@ -67,7 +68,7 @@ def _value(grammar: Grammar, schema: Mapping[str, Any], param: str) -> str:
 
 
 def as_text(syntax: CallSyntax, calls: list[Any]) -> str:
-    """Calls of an earlier answer, for a template that does not write them."""
+    """Calls of an earlier answer, for a template that does not write calls."""
     written = []
     for call in calls:
         function = call.get("function", {})
@@ -95,7 +96,7 @@ class PythonCallParser(CallParser):
         self._key, self._call_end = re.compile(r"[\s,]*(?P<name>\w+)\s*="), re.compile(r"[\s,]*\)")
         self._list_end = re.compile(r"\s*" + pattern(syntax.closing))
         self._n_arguments = 0
-        self._raw, self._quote, self._depth, self._escaped = "", "", 0, False  # of the value that arrives
+        self._raw, self._quote, self._depth, self._escaped = "", "", 0, False  # of the value that is being read
 
     def _naming(self, text: str, out: list[Delta]) -> str:
         self._buffer += text
@@ -105,26 +106,26 @@ class PythonCallParser(CallParser):
     def _open(self, found: re.Match[str], out: list[Delta]) -> str:
         rest = self._begin(found, out)
         self._state, self._n_arguments = self._between, 0
-        self._argue("{", out)
+        self._emit_arguments("{", out)
         return rest
 
-    def _argue(self, text: str, out: list[Delta]) -> None:
+    def _emit_arguments(self, text: str, out: list[Delta]) -> None:
         """Emit a piece of the arguments."""
         out.append({"tool_calls": [{"index": self._calls - 1, "function": {"arguments": text}}]})
 
     def _between(self, text: str, out: list[Delta]) -> str:
-        """Before an argument, or the end of the call."""
+        """Between arguments: the next one, or the end of the call."""
         self._buffer += text
         if found := self._short(self._key):
             rest, self._buffer = self._buffer[found.end() :], ""
             separator = ", " if self._n_arguments else ""
-            self._argue(f"{separator}{json.dumps(found['name'], ensure_ascii=False)}: ", out)
+            self._emit_arguments(f"{separator}{json.dumps(found['name'], ensure_ascii=False)}: ", out)
             self._n_arguments += 1
             self._raw, self._quote, self._depth, self._escaped = "", "", 0, False
             self._state = self._in_value
             return rest
         if (found := self._short(self._call_end)) or len(self._buffer) > self.MAX_HEAD:
-            self._argue("}", out)
+            self._emit_arguments("}", out)
             rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
             self._state, self._called = (self._after, False) if found else (self._free, True)
             return rest
@@ -144,7 +145,7 @@ class PythonCallParser(CallParser):
             elif self._depth and char in ")]}":
                 self._depth -= 1
             elif not self._depth and char in ",)":
-                self._argue(_as_json(self._raw + text[:i]), out)
+                self._emit_arguments(_as_json(self._raw + text[:i]), out)
                 self._state = self._between
                 return text[i:]
         self._raw += text
@@ -163,7 +164,7 @@ class PythonCallParser(CallParser):
 
 
 def _as_json(value: str) -> str:
-    """A value of Python as JSON; as a text if it is neither."""
+    """A Python value as JSON; if it cannot be converted, its source as a string."""
     value = value.strip()
     written = "".join(map(_token_as_json, _TOKEN.findall(value)))
     try:

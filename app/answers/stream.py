@@ -21,7 +21,7 @@ class StopStrings:
         if self.stopped is not None:
             return ""
         text = self._held + text
-        if found := self._stops.first(text):  # not Until: one that may become a longer one ends the text, too
+        if found := self._stops.first(text):  # unlike in Until, also where it may become a longer one
             at, self.stopped = found
             self._held = ""
         else:

@@ -1,4 +1,4 @@
-"""Tool calls whose arguments stand one by one between tags: Qwen3-Coder's, Qwen3.5's, GLM's.
+"""Tool calls with each argument between tags of its own: Qwen3-Coder's, Qwen3.5's, GLM's, Seed-OSS's.
 
     <tool_call>
     <function=NAME>
@@ -8,8 +8,9 @@
     </function>
     </tool_call>
 
-A text is written as it is, any other value as JSON. Some models write all arguments as JSON at times: the parser takes
-both, and the grammar asks for JSON where a tool's schema is more than a list of plain properties.
+A string is written without quotes or escapes, any other value as JSON. Some models write all arguments as one JSON
+object at times: the parser accepts both, and the grammar asks for JSON where a tool's schema is more than a list of
+plain properties.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def tagged_call(grammar: Grammar, syntax: CallSyntax, parameters: Parameters, to
 
 
 def _properties(tool: Tool) -> Mapping[str, Any] | None:
-    """The properties of a tool's arguments, if that is all that the schema says of them."""
+    """The properties of a tool's arguments; None if the schema says more of the arguments than that."""
     schema = tool.parameters
     properties, required = (schema.get(name, default) for name, default in (("properties", {}), ("required", [])))
     plain = schema.get("type") == "object" and _OF_OBJECTS.issuperset(schema) and isinstance(properties, dict)
@@ -65,7 +66,7 @@ def _properties(tool: Tool) -> Mapping[str, Any] | None:
 
 
 def _is_plain(schema: Any) -> bool:
-    """Whether a property is a text, free or one of some, or never a text and needs nothing of the schema around it."""
+    """Whether a property is any string, a string of an enum, or never a string, and refers to no other schema."""
     if not isinstance(schema, dict) or "$ref" in json.dumps(schema):
         return False
     if schema.get("type") != "string":
@@ -80,7 +81,7 @@ def _types(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _value(grammar: Grammar, end: str, schema: Mapping[str, Any], param: str) -> str:
-    """The rule of a value and the end after it."""
+    """The rule of a value and of the end tag after it."""
     if schema["type"] != "string":
         return f"{schema_rule(grammar, schema, param, ordered=True)} {literal(end)}"
     if "enum" in schema:
@@ -102,16 +103,16 @@ class TaggedCallParser(CallParser):
         before, after = map(pattern, parameters.begin.split("%s"))
         self._key = re.compile(rf"\s*{before}{_NAME}{after}")
         self._tagged_end = re.compile(rf"\s*{pattern(syntax.tail)}")
-        self._on_lines = parameters.begin.endswith("\n")  # a line break before a value and one after it are not its own
+        self._on_lines = parameters.begin.endswith("\n")  # line breaks separate a value from its tags
         self._end_tag = parameters.end.strip()
         self._schemas = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
         self._properties: Mapping[str, Any] = {}
         self._n_arguments = 0
         self._value = Until([])
         self._is_text = False
-        self._raw = ""  # of a value that may be JSON
-        self._breaks = ""  # a line break that may be the last before the end of a text
-        self._at_begin = False
+        self._raw = ""  # a value that may be JSON, so far
+        self._breaks = ""  # a line break that is held back: it is dropped before the end tag
+        self._at_begin = False  # a line break that comes now is dropped: it follows the begin tag
 
     def _naming(self, text: str, out: list[Delta]) -> str:
         self._buffer += text
@@ -121,31 +122,31 @@ class TaggedCallParser(CallParser):
         rest = self._begin(found, out)
         self._properties, self._n_arguments = self._schemas.get(found["name"], {}), 0
         self._state = self._between
-        self._argue("{", out)
+        self._emit_arguments("{", out)
         return rest
 
-    def _argue(self, text: str, out: list[Delta]) -> None:
+    def _emit_arguments(self, text: str, out: list[Delta]) -> None:
         """Emit a piece of the arguments."""
         if text:
             out.append({"tool_calls": [{"index": self._calls - 1, "function": {"arguments": text}}]})
 
     def _between(self, text: str, out: list[Delta]) -> str:
-        """Before a parameter, or the end of the call."""
+        """Between arguments: the next one, or the end of the call."""
         self._buffer += text
         if found := self._short(self._key):
             rest, self._buffer = self._buffer[found.end() :], ""
             separator = ", " if self._n_arguments else ""
-            self._argue(f"{separator}{json.dumps(found['name'], ensure_ascii=False)}: ", out)
+            self._emit_arguments(f"{separator}{json.dumps(found['name'], ensure_ascii=False)}: ", out)
             self._n_arguments += 1
             schema = self._properties.get(found["name"], {})
             self._is_text = isinstance(schema, dict) and schema.get("type") == "string"
             self._value, self._raw, self._breaks, self._at_begin = Until([self._end_tag]), "", "", self._on_lines
             if self._is_text:
-                self._argue('"', out)
+                self._emit_arguments('"', out)
             self._state = self._in_value
             return rest
         if (found := self._short(self._tagged_end)) or len(self._buffer) > self.MAX_HEAD:
-            self._argue("}", out)
+            self._emit_arguments("}", out)
             rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
             self._state, self._called = self._free, True
             return rest
@@ -156,25 +157,25 @@ class TaggedCallParser(CallParser):
         if self._at_begin and before:
             before, self._at_begin = before.removeprefix("\n"), False
         if self._is_text:
-            self._write(before, out, ends=marker is not None)
+            self._write(before, out)
         else:
             self._raw += before
         if marker is None:
             return rest
-        self._argue('"' if self._is_text else self._as_json(), out)
+        self._emit_arguments('"' if self._is_text else self._as_json(), out)
         self._state = self._between
         return rest
 
-    def _write(self, text: str, out: list[Delta], *, ends: bool) -> None:
-        """Emit a piece of a text."""
+    def _write(self, text: str, out: list[Delta]) -> None:
+        """Emit a piece of a string."""
         text = self._breaks + text
         self._breaks = ""
         if self._on_lines and text.endswith("\n"):
             text, self._breaks = text[:-1], "\n"
-        self._argue(json.dumps(text, ensure_ascii=False)[1:-1], out)
+        self._emit_arguments(json.dumps(text, ensure_ascii=False)[1:-1], out)
 
     def _as_json(self) -> str:
-        """The value that has ended: JSON, or else a text."""
+        """The value that has ended, as JSON: as it was written if that is JSON, else as a string."""
         raw = self._raw.removesuffix("\n") if self._on_lines else self._raw
         try:
             value = json_input.parse(raw)

@@ -12,7 +12,7 @@ from app.openai.answers import Delta
 
 @dataclass(frozen=True)
 class Parameters:
-    """How arguments are written one by one (tagged_calls.py): begin(key), the value, end."""
+    """How each argument is written (tagged_calls.py): begin(key), the value, end."""
 
     begin: str  # %s: the key
     end: str
@@ -47,7 +47,7 @@ def pattern(text: str) -> str:
 
 
 def as_text(syntax: CallSyntax, calls: list[Any]) -> str:
-    """Calls of an earlier answer with JSON as arguments, for a template that does not write them."""
+    """Calls of an earlier answer, with arguments in JSON, for a template that does not write calls."""
     written, joint = [], f"{syntax.between}{syntax.trigger}" if syntax.joint is None else syntax.joint
     for call in calls:
         function = call.get("function", {})

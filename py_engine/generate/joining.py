@@ -84,7 +84,7 @@ class Joining:
         self._look_again()
 
     def _look_again(self, changed: RunningSequence | None = None) -> None:
-        """Look again which requests may be admitted."""
+        """Look again which requests may be admitted. `changed`: one of which more or fewer tokens may be left."""
         if changed is not None:
             self._left.pop(changed, None)
         self._stale = True
@@ -122,7 +122,7 @@ class Joining:
             await self._wait_for_change(WAIT_SECONDS)
 
     async def gather(self) -> bool:
-        """Let the admitted requests join, so that one batch may read their prompts. Whether some have joined."""
+        """Let the admitted requests join, so that one batch may read their prompts. True if some have joined."""
         end, before = time.perf_counter() + WAIT_SECONDS, len(self._sequences)
         while self._admitted_join() and (left := end - time.perf_counter()) > 0:
             await self._wait_for_change(left)

@@ -1,7 +1,7 @@
 """Prompts of several requests that are read as one batch: a short one alone leaves most of a GPU idle.
 
-What the caches lack of a prompt is packed only whole, and alone it would be read by kernels that round alike. So an
-answer does not depend on the prompts that its own is read with.
+A batch has all that the caches lack of a prompt, or nothing of it. The kernels that would read it alone round alike. So
+an answer does not depend on the prompts that its own is read with.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Packer:
         return min(tokens, runner.plan.batch, runner.plan.n_ctx)
 
     def may_add(self, sequence: RunningSequence, units: Sequence[Sequence[RunningSequence]]) -> bool:
-        """Whether a batch may have other prompts with that of `sequence`, and more than those of the `units`."""
+        """Whether a batch with the prompt of `sequence` may have more prompts than the `units` have now."""
         runner = self._runner
         if runner is None or not self.most_tokens() or not sequence.prompting:
             return False
@@ -60,7 +60,8 @@ class Packer:
         leader, parts = unit[0][0], [(one, prompt, _whole(one, runner)) for one, prompt in unit]
         found = [(one, prompt, part) for one, prompt, part in parts if part is not None]
         packed = [one for one, *_ in found]
-        if len(packed) < 2 or first not in packed or packed[0] is not leader:  # others might pass it again and again
+        # without `first`, others might pass it again and again
+        if len(packed) < 2 or first not in packed or packed[0] is not leader:
             return None
         tokens = _feed([(one, prompt) for one, prompt, _ in found], runner)
         for one, _, part in found:
@@ -71,13 +72,13 @@ class Packer:
 
 
 def _may_be_packed(sequence: RunningSequence, plan: Plan) -> bool:
-    """Whether a prompt can be in a batch with others, and its answer needs no mask."""
+    """Whether a prompt can be in a batch with others. Not if its answer needs a mask, or a part of it is open."""
     whole = plan.packs_prefixes or not sequence.cache.tokens
     return whole and sequence.constrained is None and sequence.open_part is None
 
 
 def _whole(sequence: RunningSequence, runner: Runner) -> PromptPart | None:
-    """All that is left of a prompt as one part, with its pages taken; None if other lists or inputs read it."""
+    """All that is left of a prompt as one part, with its pages taken; None if it needs other lists or inputs."""
     part = prompt_part(sequence.answer, sequence.cache, runner, len(sequence.answer.ids), packed=True)
     plain = part.last and tuple(part.lists) == PREFILL_END and part.exact
     return part if plain and part.options.media is None and not part.options.shift else None
@@ -86,8 +87,8 @@ def _whole(sequence: RunningSequence, runner: Runner) -> PromptPart | None:
 def _fitting(prompts: Sequence[RunningSequence], plan: Plan, most: int) -> list[tuple[RunningSequence, PackedPrompt]]:
     """The first prompt and others that fit into a batch of `most` tokens and the positions of one context.
 
-    The one that the batch begins with has most pages in common with others. Of a batch without gaps, the tokens between
-    prompts have a row of the result, too: one row of a small batch is left for it.
+    The batch begins with the prompt that has most pages in common with others. In a batch without gaps, the unused
+    tokens between prompts take one row of the results, so a small batch has a row less for prompts.
     """
     rows = min(MOST_PROMPTS, plan.max_small_batch - (not plan.packs_prefixes))
     leader = _with_most_in_common(prompts[:rows])
@@ -115,7 +116,7 @@ def _with_most_in_common(prompts: Sequence[RunningSequence]) -> RunningSequence:
 
 
 def _packed_prompt(sequence: RunningSequence, leader: RunningSequence, page: int) -> PackedPrompt | None:
-    """What a batch that begins with `leader` has of a prompt; None if pages between what it reads were released."""
+    """What a batch that begins with `leader` has of a prompt; None if pages between those it reads were released."""
     ids, begin = sequence.answer.ids, len(sequence.cache.tokens)
     if sequence is leader:
         return PackedPrompt(ids[begin:], begin)

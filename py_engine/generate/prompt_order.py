@@ -16,7 +16,7 @@ SHARED = 16  # tokens that a prompt has in common with one that is being read: w
 
 
 def admit(unread: Sequence[RunningSequence], batch_tokens: int, tokens_left: Callable[[RunningSequence], int]) -> bool:
-    """Admit the requests whose prompts may be read now. Whether there are any.
+    """Admit the requests whose prompts may be read now. True if some were admitted.
 
     `unread`: those whose prompts were not submitted, as they came. A request waits for older ones that are not longer,
     unless one batch of `batch_tokens` may read all of their prompts with its own. It also waits for what it has in

@@ -355,7 +355,7 @@ class GpuRunner(GpuContents):
     def feed_prompts(self, batch: PackedBatch, rows: Sequence[Row]) -> None:
         self._check()
         sequences = [row.seq for row in rows]
-        for seq in sequences:  # whole prompts have no shift
+        for seq in sequences:  # packed prompts have no shift
             if self._shifts.pop(seq, 0):
                 self.gpu.set_shift(seq, 0)
         submit = GpuSubmit(0, len(batch.ids), logprobs=tuple(self._samplings[seq].logprobs for seq in sequences))

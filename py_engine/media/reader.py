@@ -113,7 +113,7 @@ class Reader:
 
 
 def deepstack_blocks(header: Header) -> list[int]:
-    """The blocks that have tensors for it. llama.cpp, too, goes by these, and not by the metadata."""
+    """The blocks with deepstack tensors, in order. As in llama.cpp, the metadata about them is not read."""
     names = (re.fullmatch(r"v\.deepstack\.(\d{1,4})\.fc1\.weight", name) for name in header.tensors)
     count = header.arch("vision.block_count", 0)
     return sorted(int(name[1]) for name in names if name and isinstance(count, int) and int(name[1]) < count)

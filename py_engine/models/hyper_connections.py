@@ -1,4 +1,4 @@
-"""Layers with several residual streams, which each block reads, adds to and mixes (plan/mixed_streams.py).
+"""Hyper-connections: several residual streams, which each block reads, adds to and mixes (plan/mixed_streams.py).
 
 Source: llama.cpp's `glm5-next` and `deepseek4` architectures.
 """
@@ -28,12 +28,12 @@ STREAMS = 4  # llama.cpp runs no other number
 
 @dataclass(frozen=True)
 class MixedStreams:
-    """The hyperparameters of the streams, and of the blocks' networks. `model`: its name, for errors."""
+    """The hyperparameters of the streams, and the limits of the blocks' activations. `model`: its name, for errors."""
 
     model: str
     eps: float
-    rounds: int  # of the normalisation of the weights that mix streams
-    limits: tuple[tuple[float, float], ...]  # of every layer: of the experts, of other networks; 0: none
+    rounds: int  # Sinkhorn iterations, which normalise the weights that mix streams
+    limits: tuple[tuple[float, float], ...]  # of every layer: (of the experts, of other networks); 0: none
 
     @classmethod
     def from_gguf(cls, header: Header, model: str, block_count: int) -> MixedStreams:
@@ -61,7 +61,7 @@ def append_layers(
 ) -> Streams:  # fmt: skip
     """Append the layers; return the streams after them.
 
-    `attention`: appends the attention of a layer, given with its number, to x (n, n_embd); returns (n, n_embd).
+    `attention(layer, i, x)`: appends the attention of layer i over x (n, n_embd); returns its output (n, n_embd).
     """
     n = cfg.embedding_length
     x = ops.embed(w.matrix("token_embd.weight", cfg.vocab, n))

@@ -5,15 +5,15 @@ counts from a segment's beginning, and its tokens see only each other. The state
 of the batch (wgsl/lib/segments.wgsl).
 
 Prompts of several requests are packed, too. Each begins with a new page, so that the shared block table can list every
-request's own pages. The caches may have the beginning of a prompt: its tokens are not in the batch. Pages of it that
-are pages of the first prompt, too, are listed once: the prompt's prefix. So the positions of a batch have gaps: between
-the end of a prompt and the next page, and where the caches have a beginning. The state buffer then also holds, after
-the segments,
+request's own pages. The caches may have the beginning of a prompt: those tokens are not in the batch. Pages of that
+beginning that are also the first prompt's are listed once: they are the prompt's prefix. So the positions of a batch
+have gaps: between the end of a prompt and the next page, and where the caches have a beginning. The state buffer then
+also holds, after the segments,
 
     filled     (pages of a context): the position after the last one of each listed page that has keys and values
     prefixes   (tokens, PREFIX_WORDS): positions of a token's prefix, and the positions in gaps before the token
 
-Plans with kernels that know no gaps pack whole prompts only, with unused tokens between them.
+Plans with kernels that cannot skip gaps pack whole prompts only, with unused tokens between them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from py_engine.plan.lists import PACKED, SMALL_BATCH, SMALL_BATCH_LOGITS
 from py_engine.plan.pages import PREFIX_WORDS, SEGMENT_WORDS, pages_for, record_index, records_at
 from py_engine.plan.plan import Buffer, Op, Plan
 
-# the kernels that know the gaps between positions, and #params with which they do not
+# the kernels that can skip gaps between positions, and #params with which they cannot
 WITH_GAPS = (
     *("attention", "attention_matrix", "embed", "kv_quantize", "norm_rope_append"),
     *("pool", "rope_append", "scale_queries"),
@@ -49,7 +49,7 @@ class PackedBatch:
     prefixes: array[int] = field(default_factory=lambda: array("I"))  # (tokens, PREFIX_WORDS); none: there are no gaps
 
     def words(self, plan: Plan) -> list[tuple[int, array[int]]]:
-        """What the state buffer has of the batch: words, and the byte of the buffer where they begin."""
+        """What the state buffer has of the batch: (byte of the buffer where words begin, the words)."""
         found = [(records_at(plan.n_ctx, plan.page), self.segments)]
         if plan.packs_prefixes:
             pages = pages_for(plan.n_ctx, plan.page)
@@ -85,7 +85,7 @@ def packed_params(plan: Plan) -> dict[str, int]:
 
 
 def packed(plan: Plan, ops: Sequence[Op]) -> list[Op]:
-    """The ops of a list for packed batches."""
+    """The ops of a list for packed batches. The plan's first such list decides plan.packs_prefixes."""
     with_segments = [has_param(op.kernel, "PACKED") for op in ops]
     if plan.lists.get(PACKED) is None:
         plan.packs_prefixes = all(
@@ -126,7 +126,7 @@ def packed_prompts(prompts: Sequence[PackedPrompt], page: int) -> PackedBatch:
     ids, segments, filled, prefixes = (array("I") for _ in range(4))
     position = prompts[0].begin
     for row, prompt in enumerate(prompts):
-        first = page * len(filled)  # position of its own pages
+        first = page * len(filled)  # position where its own pages begin
         begin, end = first - prompt.shared, first + prompt.end - prompt.shared
         gaps = begin + prompt.begin - position - len(ids)
         ids.extend(prompt.ids)

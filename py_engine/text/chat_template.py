@@ -18,11 +18,11 @@ CHATML = (
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 
-# The texts of the messages, a line each: of encoder-decoder models, which know no turns.
+# The texts of the messages, a line each: for encoder-decoder models, which know no turns.
 TEXTS = "{% for message in messages %}{{ message['content'] }}{{ '' if loop.last else '\\n' }}{% endfor %}"
 WITHOUT_TURNS = {"t5"}  # architectures
 
-# Templates that files hold by a name of llama.cpp's.
+# Templates that a file names instead of holding them. The names are llama.cpp's.
 NAMED = {
     "rwkv-world": (
         "{% for message in messages %}{{ message['role'] | capitalize + ': ' + message['content'] | trim + '\n\n' }}"
@@ -30,7 +30,7 @@ NAMED = {
     )
 }
 
-MAX_SHOWN = 1000  # characters of an error, which may have names or values of the template
+MAX_SHOWN = 1000  # characters of an error that are shown: it may quote names and values of the template
 
 
 class ChatTemplate:
@@ -38,9 +38,9 @@ class ChatTemplate:
 
     def __init__(self, source: str, bos: str = "", eos: str = "", now: Callable[[], datetime] = datetime.now) -> None:
         self.source = source
-        self.of_tools: ChatTemplate | None = None  # in its place for requests with tools
+        self.of_tools: ChatTemplate | None = None  # replaces this one for requests with tools
         self._bos, self._eos = bos, eos
-        self._omits_none = False
+        self._omits_none = False  # it fails with variables that are None, and works without them
         self._at: datetime | None = None
         try:
             from py_engine.text.template_sandbox import Sandbox  # imports Jinja, which most models need only later
@@ -79,13 +79,13 @@ class ChatTemplate:
         except WispError as error:
             if not isinstance(error.__cause__, TypeError) or self._omits_none:
                 raise
-            # some loop over the tools, whether there are any or not
+            # some templates loop over the tools without asking whether there are any
             text = self._generated(_without_none(given), own, again=True)
             self._omits_none = True
             return text
 
     def _generated(self, given: dict[str, Any], own: dict[str, Any], *, again: bool = False) -> str:
-        """The text with these variables; `given` is copied."""
+        """The text with these variables. `given` is copied. `again`: in the time that the last rendering left."""
         limits = self._limits
         limits.start(again=again)
         out: list[str] = []
@@ -104,12 +104,12 @@ class ChatTemplate:
             limits.end()
 
     def for_tools(self, tools: Any) -> ChatTemplate:
-        """The template for a request with these tools: a file may hold one for requests that have any."""
+        """The template for a request with these tools: a file may have another one for requests with any."""
         return self.of_tools if tools and self.of_tools is not None else self
 
     @property
     def written(self) -> str:
-        """The template's source, and what it makes of short conversations: it may put marks together of pieces."""
+        """The template's source, and short conversations as it renders them: it may join special tokens from pieces."""
         return self.forms.written if self.of_tools is None else f"{self.forms.written}\n{self.of_tools.written}"
 
     def prepare(self, messages: list[Message]) -> list[Message]:

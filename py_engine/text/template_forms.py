@@ -1,4 +1,7 @@
-"""Which forms of messages a chat template takes, found by rendering short conversations; OpenAI's messages in them."""
+"""Find the forms of messages that a chat template accepts, and bring OpenAI's messages into them.
+
+The forms are found by rendering short conversations.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,18 @@ from py_engine.errors import WispError
 Message = dict[str, Any]
 Render = Callable[..., str]  # (messages, tools=...) -> text; WispError bad_chat_template if the template rejects them
 
-MOST_WRITTEN = 20_000  # characters of a short conversation that are looked through for marks
+MOST_WRITTEN = 20_000  # characters of a rendered short conversation that are searched for special tokens
 FIRST, SECOND = "a0b1c2d3", "e4f5a6b7"  # texts that no template has
-NAMED_PARTS = re.compile("['\"]type['\"]")  # of a list of parts that a template writes as it is
-CALLED = "get_a0b1"
-OTHER = {"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]}
-TOOL = {"type": "function", "function": {"name": "get_time", "description": "A tool.", "parameters": OTHER}}
-MAX_SECONDS = 2.0  # of the processor, after which no more short conversations are rendered
+PRINTED_PARTS = re.compile("['\"]type['\"]")  # in the text of a list of parts that a template prints
+CALLED = "get_a0b1"  # the tool that a short conversation calls, with "city"
+# a tool that it describes; its text has neither, so that a call can be told from it
+ZONE = {"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]}
+TOOL = {"type": "function", "function": {"name": "get_time", "description": "A tool.", "parameters": ZONE}}
+MAX_SECONDS = 2.0  # of computing, after which no more short conversations are rendered
 
 
 class Forms:
-    """The forms of messages that a template takes."""
+    """The forms of messages that a template accepts."""
 
     def __init__(self, source: str, render: Render, clock: Callable[[], float]) -> None:
         self._source, self._render, self._clock = source, render, clock
@@ -36,21 +40,21 @@ class Forms:
 
     @cached_property
     def takes_parts(self) -> bool:
-        """Whether the template writes the texts of a list of parts itself. Others fail, or write the list as it is."""
+        """Whether the template writes the texts of a list of parts. Others fail, or print the list as Python does."""
         text = self._rendered([_user(_parts(FIRST, SECOND))])
-        return FIRST in text and SECOND in text and not NAMED_PARTS.search(text)
+        return FIRST in text and SECOND in text and not PRINTED_PARTS.search(text)
 
     @cached_property
     def takes_parts_of_tools(self) -> bool:
-        """Whether it does so in results of tools, too."""
+        """Whether the template writes the texts of a list of parts in results of tools, too."""
         if not self.takes_parts:
             return False
         text = self._rendered(self._conversation({"city": ""}, _parts(FIRST, SECOND)))
-        return FIRST in text and SECOND in text and not NAMED_PARTS.search(text)
+        return FIRST in text and SECOND in text and not PRINTED_PARTS.search(text)
 
     @cached_property
     def takes_system(self) -> bool:
-        """Whether the template writes system messages. True if it writes no questions either."""
+        """Whether the template writes system messages. Also true if it does not even write those of users."""
         said, asked = (
             {"role": role, "content": self._text(text)} for role, text in (("system", FIRST), ("user", SECOND))
         )
@@ -72,7 +76,7 @@ class Forms:
 
     @cached_property
     def takes_arguments_as_text(self) -> bool:
-        """Whether the template takes a call's arguments only as JSON text: objects fail, or are quoted as in Python."""
+        """Whether the template accepts arguments of calls as JSON text only. It rejects objects, or prints Python's."""
 
         def writes(arguments: Any) -> bool:
             text = self._rendered(self._conversation(arguments, self._text(FIRST)))
@@ -88,7 +92,7 @@ class Forms:
 
     @cached_property
     def written(self) -> str:
-        """The template's source, and what it makes of short conversations: it may put marks together of pieces."""
+        """The template's source, and short conversations as it renders them: it may join special tokens from pieces."""
         said = [{"role": role, "content": self._text(role)} for role in ("system", "user", "assistant", "tool")]
         conversations = (said[:3], said[1:3], [*said[1:3], said[1]], [*said[1:3], said[3]])
         return "\n".join([self._source, *(self._rendered(each)[:MOST_WRITTEN] for each in conversations)])
@@ -107,7 +111,7 @@ class Forms:
         ]
 
     def _rendered(self, messages: list[Message]) -> str:
-        """A conversation's text; "" if the template rejects it, or has taken long for others."""
+        """A conversation's text; "" if the template rejects it, or if earlier ones have taken MAX_SECONDS."""
         if self._seconds > MAX_SECONDS:
             return ""
         begun = self._clock()

@@ -54,7 +54,7 @@ class Limits:
         self.start(MAX_FOLDED)
 
     def start(self, values: int = MAX_BYTES, *, again: bool = False) -> None:
-        """Begin a rendering. `values`: bytes that they may have. `again`: with the time that the last one left."""
+        """Begin a rendering. `values`: bytes that its values may have. `again`: in the time that the last one left."""
         if not again:
             self._end = self.clock() + MAX_SECONDS
             self._steps, self._unclocked = MAX_STEPS, 0
@@ -125,7 +125,7 @@ class Limits:
         return value
 
     def named(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Account for the values of a new namespace and return them. No other value holds them until one holds it."""
+        """Account for the values of a new namespace and return them. Lists may grow until another value holds them."""
         self._allocate(sys.getsizeof(values))
         for name, value in values.items():
             self.compared(name)
@@ -295,14 +295,14 @@ class Limits:
         return depth + 1, size
 
     def _held_part(self, value: Any, level: int = 1) -> tuple[int, int]:
-        """measure() of what another value holds; notes that one does."""
+        """Measure a value that another one holds, and note that it is held."""
         found = self.measure(value, level)
         if id(value) in self._sizes:
             self._members.add(id(value))
         return found
 
     def append(self, to: list[Any], value: Any) -> None:
-        """Account for list.append(). No other value may hold the list: what was measured of that would be wrong."""
+        """Account for list.append(). No other value may hold the list: what was measured of that one would be wrong."""
         (depth, size), (below, inside) = self.measure(to), self._held_part(value)
         if id(to) in self._members:
             raise LimitExceeded("it changes a list that another value holds")

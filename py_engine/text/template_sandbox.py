@@ -195,7 +195,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Let templates change lists: those of requests are copies. Templates made for llama.cpp do."""
+        """Allow append() and pop() of lists, which Jinja's sandbox does not: some models' templates call them."""
         return (type(obj) is list and attr in ("append", "pop")) or super().is_safe_attribute(obj, attr, value)
 
     def getitem(self, obj: Any, argument: Any) -> Any:

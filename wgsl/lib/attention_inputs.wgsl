@@ -39,8 +39,8 @@ fn tile_page(s: u32) -> u32 {
   return page_of(s, state.tokens[0].seq);
 }
 
-// The last position that is loaded of the tile that begins at position s, of those before `end`. What stands after a
-// segment, in its last page, is not of this batch.
+// The last position to load, before `end`, of the tile that begins at position s. A segment's last page may have more
+// positions than the segment, and those hold nothing of this batch.
 fn last_filled(s: u32, end: u32) -> u32 {
 #if PACKED and PREFIXES
   return min(end, state.tables[PREFIXES - PAGES + s / PAGE]) - 1u; // before the prefixes: the end of each page

@@ -1,14 +1,14 @@
 // The segments of a packed batch: several sequences computed as one, one after the other in its positions, so that they
-// share a block table. A token sees its own segment only, and its prefix: positions from 0 on that several segments have
-// in the same pages. Segments begin with a page where they may have prefixes, so there are gaps between them.
+// share a block table. A token sees its own segment only, and its prefix: positions from 0 on, in pages that several
+// segments have in common. Where segments may have prefixes, each begins with a new page, so gaps are between them.
 #param PACKED // 1: the batch is packed, with a segment per token; 0: its tokens are of one sequence
 #if PACKED
 #param SEGMENTS // index in state.tables of the first token's segment: its first position, its end, its row of the result
-#param PREFIXES // index in state.tables of the first token's prefix: its length, the gaps before the token; 0: there are none
+#param PREFIXES // index in state.tables of the first token's prefix: its length, gaps before the token; 0: no prefixes
 #endif
 
-// First position of token m's sequence. Where it has a prefix, the position that the sequence would begin at if all of it
-// were before the segment.
+// First position of token m's sequence. With a prefix, the position where it would begin if the prefix were next to the
+// segment.
 fn segment_begin(m: u32) -> u32 {
 #if PACKED
   return state.tables[SEGMENTS + 3u * m];

@@ -6,8 +6,8 @@
 #include "lib/segments.wgsl"
 #include "lib/media.wgsl"
 
-// The first position that token m sees, and the one after the last; with a prefix, not those between it and the segment.
-// The end does not fall as m rises; nor does the first one, within a segment or without prefixes.
+// The first position that token m sees, and the one after the last. With a prefix, m does not see unseen() of them.
+// The end does not fall as m rises. Nor does the first position, except between segments that have prefixes.
 fn visible(m: u32) -> vec2u {
   let own = batch_position(m);
   let begin = segment_begin(m);
@@ -36,7 +36,7 @@ fn visible(m: u32) -> vec2u {
 #endif
 }
 
-// The positions from the first that one of tokens `first` to `last` sees to the end of what they see.
+// The first position that any of tokens `first` to `last` sees, and the one after the last.
 fn visible_to(first: u32, last: u32) -> vec2u {
   var seen = vec2u(visible(first).x, visible(last).y);
 #if PACKED and PREFIXES

@@ -38,9 +38,9 @@ OLD = {
 }
 
 
-# The types whose graphs in llama.cpp have blocks of their own. These have no norms of queries and keys or of what is
-# added, and no scales, whatever the file has.
-PLAIN = {
+# The types whose blocks llama.cpp builds in graphs of their own. These apply no norms of queries and keys, no norms of
+# what a block adds, and no scales, even if the file has them.
+PLAIN_TYPES = {
     "adapter",
     "exaone4_5",
     "granite4_vision",
@@ -103,8 +103,8 @@ class Block:
 
     @property
     def plain(self) -> bool:
-        """Whether the block is one of the PLAIN types."""
-        return self.stages.tower.kind in PLAIN
+        """Whether the block is of one of the PLAIN_TYPES."""
+        return self.stages.tower.kind in PLAIN_TYPES
 
     def add(self, x: Buffer) -> None:
         """x += attention; x += feed-forward network; x *= the block's scale, if it has one."""

@@ -1,7 +1,7 @@
-"""Find the tokens that a text begins with at a place, whatever lengths and prefixes the tokens have.
+"""Find the tokens that match a text at a place, however many lengths and prefixes the tokens have.
 
-The tokens are sorted. A prefix of a text is also a prefix of every string between the two. So all tokens that a text
-begins with are among the last token that is not after the text, and that token's own prefixes.
+The tokens are sorted. Every string that sorts between a text and a prefix of the text has that prefix, too. So let t be
+the last token that does not sort after the text: each token that the text begins with is t or a prefix of t.
 """
 
 from bisect import bisect_right
@@ -10,31 +10,31 @@ from typing import AnyStr, Generic
 
 from py_engine.errors import WispError
 
-MAX_NESTED = 128  # tokens that are prefixes of each other, where each of them is tried
+MAX_NESTED = 128  # tokens in a chain of prefixes (a, ab, abc ...), for tokenizers that try each of them
 
 
 class PrefixIndex(Generic[AnyStr]):
-    """An index of tokens, which have numbers in their order. -1 stands for none."""
+    """An index of sorted tokens. The number of a token is its place in `tokens`; -1: no token."""
 
     def __init__(self, tokens: Iterable[AnyStr], nested: int | None = None) -> None:
-        """`tokens`: each once, none empty. WispError if more than `nested` of them are prefixes of each other."""
+        """`tokens`: each once, none empty. WispError corrupt_header if a chain of prefixes has more than `nested`."""
         self.tokens: list[AnyStr] = sorted(tokens)
-        self.shorter: list[int] = []  # token -> the longest other token that is a prefix of it
-        self._skips: list[int] = []  # token -> another prefix of it, as in a skew-binary list: see _link()
-        self.most = max(map(len, self.tokens), default=0)  # characters or bytes
+        self.shorter: list[int] = []  # number of a token -> that of its longest proper prefix
+        self._skips: list[int] = []  # number of a token -> that of a shorter prefix: see _link()
+        self.most = max(map(len, self.tokens), default=0)  # characters or bytes of the longest token
         if self._link() > (nested or len(self.tokens)):
             raise WispError(
                 f"More than {nested} tokens of the vocabulary are prefixes of each other.", "corrupt_header"
             )
 
     def _link(self) -> int:
-        """Link each token with its prefixes. Return how many are prefixes of one, itself included, at most.
+        """Link each token with its prefixes. Return the length of the longest chain of prefixes.
 
-        A skip goes as far as two equal skips before it, or to the next prefix. So steps and skips find one of n
-        prefixes in a number of steps in proportion to log n.
+        A skip covers the next two skips if these are of equal length; else it leads to the longest proper prefix. So a
+        search among n prefixes takes O(log n) steps, as in a skew-binary list (Myers 1983).
         """
         tokens, shorter, skips = self.tokens, self.shorter, self._skips
-        depths: list[int] = []  # token -> how many tokens are prefixes of it, itself included
+        depths: list[int] = []  # number of a token -> how many tokens are prefixes of it, itself included
         inner = -1
         for i, token in enumerate(tokens):
             while inner >= 0 and not token.startswith(tokens[inner]):
@@ -54,7 +54,7 @@ class PrefixIndex(Generic[AnyStr]):
         return max(depths, default=0)
 
     def longest(self, text: AnyStr, at: int) -> int:
-        """The longest token that text[at:] begins with. `shorter` has the others."""
+        """The number of the longest token that text[at:] begins with. `shorter` leads to the others."""
         tokens, skips = self.tokens, self._skips
         i = bisect_right(tokens, text[at : at + self.most]) - 1
         while i >= 0 and not text.startswith(tokens[i], at):

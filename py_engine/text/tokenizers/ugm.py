@@ -17,7 +17,7 @@ from py_engine.text.tokenizers.vocab import NORMAL, UNUSED, USER_DEFINED, Vocab,
 from py_engine.text.tokenizers.word_cache import WordCache
 
 UNKNOWN_PENALTY = 10.0
-MAX_NESTED = 64  # pieces that are prefixes of each other; they have 16 characters, unless a training says otherwise
+MAX_NESTED = 64  # pieces in a chain of prefixes; SentencePiece trains pieces of at most 16 characters by default
 MAX_PREFIX = 32  # bytes of what a table replaces: one that refers to itself has no end
 MAX_REPLACEMENT = 256  # bytes; those of NFKC have 33 at most
 MAX_GROWTH = 2  # times as many bytes, and LEAST_GROWTH: what would make a text longer is then no longer replaced
