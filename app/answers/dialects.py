@@ -147,7 +147,7 @@ class Dialect:
             return {**rest, "content": _joined(message["content"], "\n".join(written))}
         if message["role"] in ("tool", "function"):
             content = message["content"]
-            text = content[0]["text"] if isinstance(content, list) else content
+            text = "\n".join(part["text"] for part in content) if isinstance(content, list) else content
             description = f"<tool_response>\n{text}\n</tool_response>"
             return {
                 "role": "user",
@@ -267,7 +267,7 @@ class Dialect:
         if syntax.parameters is not None:
             own, syntax = tagged_call(grammar, syntax, syntax.parameters, tool), tagged_calls.with_json(syntax)
         elif syntax.arguments == "python":
-            own, syntax = python_call(grammar, tool), python_calls.with_json(syntax)
+            own, syntax = self._python_call(grammar, tool), python_calls.with_json(syntax)
         elif syntax.arguments == "gemma":
             own, syntax = gemma_call(grammar, syntax, tool), gemma_calls.with_json(syntax)
         if own is not None:
@@ -275,6 +275,11 @@ class Dialect:
         arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)
         before, _, after = syntax.head.partition("%s")
         return f"{literal(before + tool.name + after)} {arguments} {literal(syntax.tail)}"
+
+    def _python_call(self, grammar: Grammar, tool: Tool) -> str | None:
+        """Rule of one of Python's calls. None if any tool needs JSON: a list has calls of one form."""
+        rules = {each.name: python_call(grammar, each) for each in self._tools.tools}
+        return None if None in rules.values() else rules[tool.name]
 
     def _block(self, grammar: Grammar) -> str:
         """Rule of the text after a trigger: one call or several, and the closing."""
@@ -362,6 +367,9 @@ def _tokens(text: str) -> list[str]:
 
 
 def _joined(content: Any, text: str) -> Any:
-    if isinstance(content, list):
-        return [{"type": "text", "text": _joined(content[0]["text"], text)}]
-    return f"{content}\n\n{text}" if content else text
+    """The content with a text at its end, after a blank line."""
+    if not isinstance(content, list):
+        return f"{content}\n\n{text}" if content else text
+    if not content:
+        return [{"type": "text", "text": text}]
+    return [*content[:-1], {"type": "text", "text": _joined(content[-1]["text"], text)}]

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.answers.parsing import Until
+from app.answers.plain_schemas import NOTES, members, properties_of, texts_of, types_of
 from app.answers.tool_calls import CallParser, CallSyntax
 from app.constrain.ebnf import Grammar, either, literal
 from app.constrain.rules import schema_rule
@@ -21,11 +22,9 @@ from app.openai.tools import Tool
 from py_engine import json_input
 
 QUOTE = '<|"|>'
-_NOTES = frozenset(["title", "description", "default", "examples", "nullable"])
-_OF_OBJECTS = _NOTES | {"type", "properties", "required", "additionalProperties", "$schema", "strict"}
 _ATOMS = frozenset(["number", "integer", "boolean", "null"])
 # A text, a text of JSON, a word with the colon after it, if it is a key, and any other character.
-_TOKEN = re.compile(r'<\|"\|>(.*?)(?:<\|"\|>|\Z)|("(?:[^"\\]|\\.)*")|([\w$.-]++)(?=(\s*:)?)|(.)', re.DOTALL)
+_TOKEN = re.compile(r'<\|"\|>(.*?)(?:<\|"\|>|\Z)|("(?:[^"\\]|\\.)*+(?:"|\Z))|([\w$.-]++)(?=(\s*:)?)|(.)', re.DOTALL)
 
 
 def with_json(syntax: CallSyntax) -> CallSyntax:
@@ -35,53 +34,43 @@ def with_json(syntax: CallSyntax) -> CallSyntax:
 
 def gemma_call(grammar: Grammar, syntax: CallSyntax, tool: Tool) -> str | None:
     """The rule of a call after its trigger. None: only JSON can follow the schema."""
-    arguments = _object(grammar, tool.parameters, tool.param)
+    arguments = _object(grammar, tool.parameters, tool.param, nested=False)
     if arguments is None:
         return None
     return f"{literal(syntax.head.replace('%s', tool.name))} {arguments} {literal(syntax.tail)}"
 
 
-def _object(grammar: Grammar, schema: Mapping[str, Any], param: str) -> str | None:
+def _object(grammar: Grammar, schema: Mapping[str, Any], param: str, *, nested: bool) -> str | None:
     """The rule of an object; None if its schema says more than its properties."""
-    properties, required = schema.get("properties", {}), schema.get("required", [])
-    if schema.get("type") != "object" or not _OF_OBJECTS.issuperset(schema) or not isinstance(properties, dict):
+    properties, rules = properties_of(schema, nested=nested), []
+    if properties is None or not all(re.fullmatch(r"[\w$.-]+", name) for name in properties):
         return None
-    if not isinstance(required, list) or not all(name in properties for name in required):
-        return None
-    more = first = '""'  # rules of the remaining members: after another member, and after none
-    for name, value in sorted(properties.items(), reverse=True):
+    for name, value in sorted(properties.items()):
         rule = _value(grammar, value, param)
-        if rule is None or not re.fullmatch(r"[\w$.-]+", name):
+        if rule is None:
             return None
-        rule = f"{literal(name + ':')} {rule}"
-        if name in required:
-            first, more = f"{rule} {more}", f"{literal(',')} {rule} {more}"
-        else:
-            first, more = f"({rule} {more} | {first})", f"({literal(',')} {rule})? {more}"
-        first, more = grammar.add("first", first), grammar.add("more", more)
-    return f"{literal('{')} {first} {literal('}')}"
+        rules.append((f"{literal(name + ':')} {rule}", name in schema.get("required", [])))
+    return f"{literal('{')} {members(grammar, rules, ',')} {literal('}')}"
 
 
 def _value(grammar: Grammar, schema: Any, param: str) -> str | None:
-    """The rule of a value; None if its schema says more than its type, items or enum."""
+    """The rule of a value; None if its schema says more than its type."""
     if not isinstance(schema, dict):
         return None
-    given = schema.get("type")
-    keywords = set(schema) - _NOTES - {"type"}
-    if given == "object":
-        return _object(grammar, schema, param)
-    if given == "array" and keywords <= {"items"}:
+    if schema.get("type") == "object":
+        return _object(grammar, schema, param, nested=True)
+    if schema.get("type") == "array" and schema.keys() <= NOTES | {"type", "items"}:
         item = _value(grammar, schema.get("items"), param)
-        if item is None:
-            return None
-        return f"{literal('[')} ({item} ({literal(',')} {item})*)? {literal(']')}"
-    if given == "string" and keywords <= {"enum"}:
-        if "enum" in schema:
-            return either(literal(f"{QUOTE}{text}{QUOTE}") for text in schema["enum"])
-        text = f"TagDispatch(stop_eos=false, stop_str=({literal(QUOTE)}), loop_after_dispatch=false)"
-        return f"{literal(QUOTE)} {grammar.add('text', text)}"
-    types = given if isinstance(given, list) else [given]
-    return schema_rule(grammar, schema, param) if types and _ATOMS.issuperset(types) else None
+        return None if item is None else f"{literal('[')} ({item} ({literal(',')} {item})*)? {literal(']')}"
+    if types_of(schema) and types_of(schema) <= _ATOMS:
+        return schema_rule(grammar, schema, param)
+    texts = texts_of(schema)
+    if texts is None:
+        return None
+    if texts:
+        return either(literal(f"{QUOTE}{text}{QUOTE}") for text in texts)
+    text = f"TagDispatch(stop_eos=false, stop_str=({literal(QUOTE)}), loop_after_dispatch=false)"
+    return f"{literal(QUOTE)} {grammar.add('text', text)}"
 
 
 class GemmaCallParser(CallParser):
@@ -101,7 +90,9 @@ class GemmaCallParser(CallParser):
     def _gather(self, text: str, out: list[Delta]) -> str:
         before, marker, rest = self._gathered.push(text)
         self._raw += before
-        if marker is not None:
+        if marker is not None and self._raw.count(QUOTE) % 2:
+            self._raw += marker  # within a text
+        elif marker is not None:
             out.append({"tool_calls": [{"index": self._calls - 1, "function": {"arguments": _as_json(self._raw)}}]})
             self._state, self._called = self._free, True
         return rest

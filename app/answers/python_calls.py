@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from app.answers.plain_schemas import members, properties_of
 from app.answers.tool_calls import CallParser, CallSyntax, pattern
 from app.constrain.ebnf import Grammar, either, literal
 from app.constrain.rules import schema_rule
@@ -31,28 +32,15 @@ def with_json(syntax: CallSyntax) -> CallSyntax:
 
 
 def python_call(grammar: Grammar, tool: Tool) -> str | None:
-    """The rule of a call; arguments come in the schema's order. None: only JSON can follow the schema."""
-    schema = tool.parameters
-    properties, required = schema.get("properties", {}), schema.get("required", [])
-    refers = "$ref" in json.dumps(schema)
-    if refers or not isinstance(properties, dict) or not isinstance(required, list) or not _is_plain(schema, required):
+    """The rule of a call; arguments come in the schema's order. None: the schema says more than its properties."""
+    properties, required = properties_of(tool.parameters), tool.parameters.get("required", [])
+    if properties is None or not all(name.isidentifier() for name in properties):
         return None
-    more = first = '""'  # rules of the remaining arguments: after another argument, and after none
-    for name, value in reversed(properties.items()):
-        rule = f"{literal(name + '=')} {_value(grammar, value, tool.param)}"
-        if name in required:
-            first, more = f"{rule} {more}", f"{literal(', ')} {rule} {more}"
-        else:
-            first, more = f"({rule} {more} | {first})", f"({literal(', ')} {rule})? {more}"
-        first, more = grammar.add("first", first), grammar.add("more", more)
-    return f"{literal(tool.name + '(')} {first} {literal(')')}"
-
-
-def _is_plain(schema: Mapping[str, Any], required: list[Any]) -> bool:
-    known = {"type", "properties", "required", "additionalProperties", "title", "description", "$schema", "strict"}
-    properties = schema.get("properties", {})
-    named = all(name.isidentifier() and isinstance(value, dict) for name, value in properties.items())
-    return schema.get("type") == "object" and known.issuperset(schema) and named and properties.keys() >= set(required)
+    rules = [
+        (f"{literal(name + '=')} {_value(grammar, value, tool.param)}", name in required)
+        for name, value in properties.items()
+    ]
+    return f"{literal(tool.name + '(')} {members(grammar, rules, ', ')} {literal(')')}"
 
 
 def _value(grammar: Grammar, schema: Mapping[str, Any], param: str) -> str:

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.answers.parsing import Until
+from app.answers.plain_schemas import properties_of, texts_of, types_of
 from app.answers.tool_calls import CallParser, CallSyntax, Parameters, pattern
 from app.constrain.ebnf import Grammar, either, literal
 from app.constrain.rules import schema_rule
@@ -30,8 +31,6 @@ from app.openai.tools import Tool
 from py_engine import json_input
 
 _NAME = r"\s*(?P<name>[^\"\s<>\[\]{}]+)\s*"
-_NOTES = frozenset(["title", "description", "default", "examples", "$comment", "deprecated"])
-_OF_OBJECTS = _NOTES | {"type", "properties", "required", "additionalProperties", "$schema", "strict"}
 _OTHER_TYPES = frozenset(["number", "integer", "boolean", "array", "object", "null"])
 
 
@@ -43,49 +42,28 @@ def with_json(syntax: CallSyntax) -> CallSyntax:
 
 def tagged_call(grammar: Grammar, syntax: CallSyntax, parameters: Parameters, tool: Tool) -> str | None:
     """The rule of a call after its trigger; properties in the schema's order. None: only JSON can follow the schema."""
-    schemas = _properties(tool)
-    if schemas is None:
+    properties = properties_of(tool.parameters)
+    if properties is None or not all(re.fullmatch(r"[^\"\s<>\[\]{}]+", name) for name in properties):
         return None
-    required = tool.parameters.get("required", [])
     rules = [literal(syntax.head.replace("%s", tool.name))]
-    for name, schema in schemas.items():
-        rule = f"{literal(parameters.begin.replace('%s', name))} {_value(grammar, parameters.end, schema, tool.param)}"
-        rules.append(rule if name in required else f"({rule})?")
+    for name, schema in properties.items():
+        value = _value(grammar, parameters.end, schema, tool.param)
+        if value is None:
+            return None
+        rule = f"{literal(parameters.begin.replace('%s', name))} {value}"
+        rules.append(rule if name in tool.parameters.get("required", []) else f"({rule})?")
     return " ".join([*rules, literal(syntax.tail)])
 
 
-def _properties(tool: Tool) -> Mapping[str, Any] | None:
-    """The properties of a tool's arguments; None if the schema says more of the arguments than that."""
-    schema = tool.parameters
-    properties, required = (schema.get(name, default) for name, default in (("properties", {}), ("required", [])))
-    plain = schema.get("type") == "object" and _OF_OBJECTS.issuperset(schema) and isinstance(properties, dict)
-    if not plain or not isinstance(required, list) or not all(name in properties for name in required):
-        return None
-    named = all(re.fullmatch(r"[^\"\s<>\[\]{}]+", name) for name in properties)
-    return properties if named and all(map(_is_plain, properties.values())) else None
-
-
-def _is_plain(schema: Any) -> bool:
-    """Whether a property is any string, a string of an enum, or never a string, and refers to no other schema."""
-    if not isinstance(schema, dict) or "$ref" in json.dumps(schema):
-        return False
-    if schema.get("type") != "string":
-        return bool(_types(schema)) and _types(schema) <= _OTHER_TYPES
-    listed = schema.get("enum", [])
-    return set(schema) <= _NOTES | {"type", "enum"} and all(isinstance(each, str) for each in listed)
-
-
-def _types(schema: Mapping[str, Any]) -> frozenset[str]:
-    types = schema.get("type", [])
-    return frozenset(types if isinstance(types, list) else [types])
-
-
-def _value(grammar: Grammar, end: str, schema: Mapping[str, Any], param: str) -> str:
-    """The rule of a value and of the end tag after it."""
-    if schema["type"] != "string":
+def _value(grammar: Grammar, end: str, schema: Mapping[str, Any], param: str) -> str | None:
+    """The rule of a value and the end after it. None: of strings, the schema says more than which there are."""
+    if types_of(schema) <= _OTHER_TYPES:
         return f"{schema_rule(grammar, schema, param, ordered=True)} {literal(end)}"
-    if "enum" in schema:
-        return f"{either(map(literal, schema['enum']))} {literal(end)}"
+    texts = texts_of(schema)
+    if texts is None:
+        return None
+    if texts:
+        return f"{either(map(literal, texts))} {literal(end)}"
     stop = end.rstrip()
     text = f"TagDispatch(stop_eos=false, stop_str=({literal(stop)}), loop_after_dispatch=false)"
     return f"{grammar.add('text', text)} {literal(end.removeprefix(stop))}"
@@ -104,14 +82,13 @@ class TaggedCallParser(CallParser):
         self._key = re.compile(rf"\s*{before}{_NAME}{after}")
         self._tagged_end = re.compile(rf"\s*{pattern(syntax.tail)}")
         self._on_lines = parameters.begin.endswith("\n")  # line breaks separate a value from its tags
-        self._end_tag = parameters.end.strip()
+        self._end_tag = parameters.end.rstrip()  # with the line break before it, which a text may have elsewhere
         self._schemas = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
         self._properties: Mapping[str, Any] = {}
         self._n_arguments = 0
         self._value = Until([])
         self._is_text = False
         self._raw = ""  # a value that may be JSON, so far
-        self._breaks = ""  # a line break that is held back: it is dropped before the end tag
         self._at_begin = False  # a line break that comes now is dropped: it follows the begin tag
 
     def _naming(self, text: str, out: list[Delta]) -> str:
@@ -140,7 +117,7 @@ class TaggedCallParser(CallParser):
             self._n_arguments += 1
             schema = self._properties.get(found["name"], {})
             self._is_text = isinstance(schema, dict) and schema.get("type") == "string"
-            self._value, self._raw, self._breaks, self._at_begin = Until([self._end_tag]), "", "", self._on_lines
+            self._value, self._raw, self._at_begin = Until([self._end_tag]), "", self._on_lines
             if self._is_text:
                 self._emit_arguments('"', out)
             self._state = self._in_value
@@ -157,7 +134,7 @@ class TaggedCallParser(CallParser):
         if self._at_begin and before:
             before, self._at_begin = before.removeprefix("\n"), False
         if self._is_text:
-            self._write(before, out)
+            self._emit_arguments(json.dumps(before, ensure_ascii=False)[1:-1], out)
         else:
             self._raw += before
         if marker is None:
@@ -166,19 +143,10 @@ class TaggedCallParser(CallParser):
         self._state = self._between
         return rest
 
-    def _write(self, text: str, out: list[Delta]) -> None:
-        """Emit a piece of a string."""
-        text = self._breaks + text
-        self._breaks = ""
-        if self._on_lines and text.endswith("\n"):
-            text, self._breaks = text[:-1], "\n"
-        self._emit_arguments(json.dumps(text, ensure_ascii=False)[1:-1], out)
-
     def _as_json(self) -> str:
         """The value that has ended, as JSON: as it was written if that is JSON, else as a string."""
-        raw = self._raw.removesuffix("\n") if self._on_lines else self._raw
         try:
-            value = json_input.parse(raw)
+            value = json_input.parse(self._raw)
         except ValueError:
-            value = raw
-        return json.dumps(raw, ensure_ascii=False) if isinstance(value, str) else raw.strip()
+            value = self._raw
+        return json.dumps(self._raw, ensure_ascii=False) if isinstance(value, str) else self._raw.strip()

@@ -52,7 +52,9 @@ def as_text(syntax: CallSyntax, calls: list[Any]) -> str:
     for call in calls:
         function = call.get("function", {})
         head = syntax.head.replace("%s", str(function.get("name")))
-        written.append(f"{head}{json.dumps(function.get('arguments'), ensure_ascii=False)}{syntax.tail}")
+        arguments = function.get("arguments") or {}
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        written.append(f"{head}{text}{syntax.tail}")
     return f"{syntax.trigger}{syntax.opening}{joint.join(written)}{syntax.closing}"
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.answers import chat, embeddings
+from app.answers.dialects import dialect_of
 from app.client import Call, Fields
 from app.compatible import anthropic, llama_metrics, llama_server, ollama, ollama_models
 from app.endpoints.handlers import DONE, Handlers, answers
@@ -142,7 +143,7 @@ class CompatibleHandlers(Handlers):
         variables: dict[str, Any] = {"add_generation_prompt": boolean(body, "add_generation_prompt", True)}
         variables |= request.template_variables | {"tools": body.get("tools")}
         async with self.held(body, call) as model:
-            template = model.template.for_tools(body.get("tools"))
+            template = dialect_of(model.template, request.tools, model.tokenizer.vocab.ids).template
             text = template.render(template.with_system_asked(template.prepare(request.messages)), **variables)
             return {"prompt": text + request.continued}
 

@@ -84,7 +84,7 @@ class Joining:
         self._look_again()
 
     def _look_again(self, changed: RunningSequence | None = None) -> None:
-        """Look again which requests may be admitted. `changed`: one of which more or fewer tokens may be left."""
+        """Look again which requests may be admitted. `changed`: one whose tokens left to read may have changed."""
         if changed is not None:
             self._left.pop(changed, None)
         self._stale = True
@@ -129,7 +129,11 @@ class Joining:
         return len(self._sequences) > before
 
     def _admitted_join(self) -> bool:
-        return any(one.admitted and one not in self._sequences for one in self._unread)
+        """Whether an admitted request joins at once. Those with media or a constraint are not packed."""
+        return any(
+            one.admitted and one not in self._sequences and not one.answer.media and one.constrained is None
+            for one in self._unread
+        )
 
     async def _wait_for_change(self, seconds: float) -> None:
         self._changed.clear()

@@ -94,13 +94,15 @@ def _fitting(prompts: Sequence[RunningSequence], plan: Plan, most: int) -> list[
     leader = _with_most_in_common(prompts[:rows])
     for order in ([leader, *prompts], prompts):
         unit, tokens, pages = dict[RunningSequence, PackedPrompt](), 0, 0
+        begin = len(order[0].cache.tokens)  # the batch's tokens follow these in that sequence's list
         for one in order:
             prompt = _packed_prompt(one, order[0], plan.page)
             if prompt is None or one in unit or len(unit) == rows:
                 continue
             own = prompt.own_pages(plan.page)
             size = len(prompt.ids) if plan.packs_prefixes else own * plan.page
-            if tokens + size <= most and pages + own <= pages_for(plan.n_ctx, plan.page):
+            fits = tokens + size <= most and begin + tokens + size <= plan.n_ctx
+            if fits and pages + own <= pages_for(plan.n_ctx, plan.page):
                 unit[one] = prompt
                 tokens, pages = tokens + size, pages + own
         if order[0] in unit and prompts[0] in unit:

@@ -70,17 +70,17 @@ class ChatTemplate:
         `at`: the time for templates that write the date; default: now.
         """
         self._at = at
-        given = {**variables, "messages": messages, "tools": tools, "documents": documents}
+        parts = {"tools": tools, "documents": documents}
+        present = {name: value for name, value in parts.items() if value is not None}
+        given = {**variables, "messages": messages}
         own = {"add_generation_prompt": add_generation_prompt, "bos_token": self._bos, "eos_token": self._eos}
-        if self._omits_none:
-            given = _without_none(given)
         try:
-            return self._generated(given, own)
+            return self._generated({**given, **(present if self._omits_none else parts)}, own)
         except WispError as error:
-            if not isinstance(error.__cause__, TypeError) or self._omits_none:
+            if not isinstance(error.__cause__, TypeError) or self._omits_none or len(present) == len(parts):
                 raise
             # some templates loop over the tools without asking whether there are any
-            text = self._generated(_without_none(given), own, again=True)
+            text = self._generated({**given, **present}, own, again=True)
             self._omits_none = True
             return text
 
@@ -126,10 +126,6 @@ class ChatTemplate:
 
 def _shown(error: Exception) -> str:
     return str(error)[:MAX_SHOWN]
-
-
-def _without_none(variables: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in variables.items() if value is not None}
 
 
 def from_metadata(metadata: dict[str, Any], bos: str, eos: str) -> tuple[ChatTemplate, list[str]]:

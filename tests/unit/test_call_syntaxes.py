@@ -8,6 +8,7 @@ import pytest
 
 from app.answers.dialects import Dialect, dialect_of
 from app.openai.requests import chat_request
+from py_engine.errors import WispError
 from py_engine.text.chat_template import ChatTemplate
 from tests.support.call_kinds import (
     HI,
@@ -166,6 +167,78 @@ def test_values_of_unknown_arguments_are_json_where_they_are() -> None:
     answer = written("qwen-xml", {"a": "[1, 2]", "b": "two words", "c": '"quoted"', "d": "1e5"})
     ((_, arguments),) = calls_of(parsed(parser, answer, 1))
     assert json.loads(arguments) == {"a": [1, 2], "b": "two words", "c": '"quoted"', "d": 1e5}
+
+
+def of_schemas(kind: str, *schemas: dict[str, Any]) -> Dialect:
+    tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": s}} for i, s in enumerate(schemas)]
+    return dialect_of(template(kind), chat_request({"messages": HI, "tools": tools, "tool_choice": "required"}).tools)
+
+
+TEXT = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+
+
+@pytest.mark.parametrize("kind", ["qwen-xml", "gemma", "lfm2"])
+def test_schemas_of_more_than_properties_are_followed_as_json(kind: str) -> None:
+    """Further properties, and a name that is none in Python: then all calls of a list are JSON."""
+    further = {"type": "object", "additionalProperties": {"type": "integer"}}
+    named = {"type": "object", "properties": {"a-b": {"type": "string"}}, "required": ["a-b"]}
+    nested = {"type": "object", "properties": {"o": {"type": "object"}}, "required": ["o"]}
+    in_json = {"qwen-xml": [True, False, False], "gemma": [True, False, True], "lfm2": [True, True, False]}
+    begin, end = {
+        "qwen-xml": ('<tool_call>\n{"name": "f0", "arguments": ', "}\n</tool_call>"),
+        "gemma": ("<|tool_call>call:f0", "<tool_call|>"),
+        "lfm2": ('<|tool_call_start|>[{"name": "f0", "arguments": ', "}]<|tool_call_end|>"),
+    }[kind]
+    for as_json, schema, arguments in zip(
+        in_json[kind], (further, named, nested), ('{"x": 1}', '{"a-b": "v"}', '{"o": {"x": [1]}}'), strict=True
+    ):
+        answer = begin + arguments + end
+        found = of_schemas(kind, schema, *([TEXT] if kind == "lfm2" else []))
+        (result,) = run([{"grammar": rules_of(found, None), "texts": [answer]}])
+        assert result["texts"] == [as_json], schema
+        assert [json.loads(text) for _, text in calls_of(parsed(found.parser("", True), answer, 1))] == [
+            json.loads(arguments)
+        ]
+
+
+@pytest.mark.parametrize("kind", ["qwen-xml", "glm", "gemma", "lfm2"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"type": {}}}},
+        {"type": "object", "properties": {"a": {"type": "string"}}, "required": [{}]},
+        {"type": "object", "properties": {"a": {"type": "string", "enum": 5}}},
+        {"type": "object", "properties": {"a": {"type": ["string", 1]}}},
+        {"type": "object", "properties": []},
+    ],
+)
+def test_schemas_that_are_none_get_their_error(kind: str, schema: dict[str, Any]) -> None:
+    with pytest.raises(WispError) as error:
+        of_schemas(kind, schema).rules(None)
+    assert error.value.code == "invalid_value"
+
+
+def test_an_end_within_a_text_does_not_end_it() -> None:
+    text = "see </parameter> here </function>"
+    answer = f"<tool_call>\n<function=f0>\n<parameter=a>\n{text}\n</parameter>\n</function>\n</tool_call>"
+    quoted = '<|tool_call>call:f0{a:<|"|>see <tool_call|> here<|"|>}<tool_call|>'
+    for kind, call, want in (("qwen-xml", answer, text), ("gemma", quoted, "see <tool_call|> here")):
+        found = of_schemas(kind, TEXT)
+        assert run([{"grammar": rules_of(found, None), "texts": [call]}])[0]["texts"] == [True]
+        for seed in range(30):
+            message = parsed(found.parser("", True), call, seed)
+            assert [json.loads(arguments) for _, arguments in calls_of(message)] == [{"a": want}]
+            assert message["content"] is None
+
+
+@pytest.mark.parametrize("content", [[], [{"type": "text", "text": "x"}, {"type": "text", "text": "y"}]])
+def test_parts_beside_calls_and_tools_stay(content: list[Any]) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "no JSON"}}
+    said = [{"role": "assistant", "content": content, "tool_calls": [call]}]
+    for found in (dialect("granite"), dialect_of(ChatTemplate(LOOP), tools_of())):
+        (*_, answer) = found.messages(said)
+        assert "no JSON" in answer["content"][-1]["text"]
+        assert len(answer["content"]) == max(1, len(content))
 
 
 @pytest.mark.parametrize(

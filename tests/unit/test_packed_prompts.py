@@ -90,6 +90,17 @@ async def test_a_batch_has_the_positions_of_one_context() -> None:
     assert runner.batches == [(6, 96, 144), (1, 90, 0)]
 
 
+async def test_a_batch_ends_within_the_context_of_the_prompt_that_it_begins_with() -> None:
+    """Also in a context that ends within a page: its tokens follow those that the caches have of that prompt."""
+    n_ctx, document = 250, question(50, 128)
+    engine, runner = packing_engine(n_ctx, N_CTX, PAGE)
+    await text(engine, document, GREEDY, 1)
+    prompts = [document + question(9, 15), *(question(i, 16) for i in range(7))]
+    await texts(engine, prompts)
+    assert max(count for count, *_ in runner.batches) > 1
+    assert all(begin + tokens <= n_ctx for _, tokens, begin in runner.batches), runner.batches
+
+
 async def test_a_short_question_without_a_seed_is_packed_too() -> None:
     """Alone, a small batch would read it, which rounds otherwise; nobody can ask for that text again."""
     engine, runner = packing_engine(N_CTX, N_CTX, PAGE)

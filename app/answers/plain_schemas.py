@@ -1,0 +1,59 @@
+"""Schemas of tools that only list properties: arguments that are not written as JSON can follow these.
+
+What is not as expected, also a schema that is no schema, is not plain. As JSON it is enforced, or gets its error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from app.constrain.ebnf import Grammar, literal
+
+NOTES = frozenset(["title", "description", "default", "examples", "$comment", "deprecated", "nullable"])
+_OF_OBJECTS = NOTES | {"type", "properties", "required", "additionalProperties", "$schema", "strict"}
+MAX_NAME = 100  # characters of a property's name, which the parsers look for within 300
+MAX_ENUM = 1000
+
+
+def properties_of(schema: Mapping[str, Any], *, nested: bool = False) -> dict[str, Any] | None:
+    """The properties of an object, if its schema says no more. `nested`: None as well if it lists no properties."""
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if schema.get("type") != "object" or not _OF_OBJECTS.issuperset(schema) or schema.get("additionalProperties"):
+        return None
+    if not isinstance(properties, dict) or not isinstance(required, list) or (nested and not properties):
+        return None
+    listed = all(isinstance(name, str) and name in properties for name in required)
+    named = all(0 < len(name) <= MAX_NAME and name.isprintable() for name in properties)
+    known = all(isinstance(value, dict) and types_of(value) for value in properties.values())
+    return properties if listed and named and known and "$ref" not in json.dumps(properties) else None
+
+
+def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
+    """The types of a schema; none if it does not name them."""
+    given = schema.get("type")
+    types: list[Any] = given if isinstance(given, list) else [given]
+    return frozenset(types) if all(isinstance(type, str) for type in types) else frozenset()
+
+
+def texts_of(schema: Mapping[str, Any]) -> list[str] | None:
+    """The texts that a schema of texts lists; [] for any text; None if it says more of them, or allows other values."""
+    if schema.get("type") != "string" or not NOTES | {"type", "enum"} >= schema.keys():
+        return None
+    listed = schema.get("enum", [])
+    if not isinstance(listed, list) or len(listed) > MAX_ENUM or ("enum" in schema and not listed):
+        return None
+    return listed if all(isinstance(text, str) and text.isprintable() for text in listed) else None
+
+
+def members(grammar: Grammar, rules: Iterable[tuple[str, bool]], joint: str) -> str:
+    """The rule of members in this order. `rules`: of each, and whether it must be there; `joint`: between two."""
+    more = first = '""'  # the members from one on: after others, and as the first ones
+    for rule, required in reversed(list(rules)):
+        if required:
+            first, more = f"{rule} {more}", f"{literal(joint)} {rule} {more}"
+        else:
+            first, more = f"({rule} {more} | {first})", f"({literal(joint)} {rule})? {more}"
+        first, more = grammar.add("first", first), grammar.add("more", more)
+    return first
