@@ -123,9 +123,10 @@ class Joining:
 
     async def gather(self) -> bool:
         """Let the admitted requests join, so that one batch may read their prompts. True if some have joined."""
-        end, before = time.perf_counter() + WAIT_SECONDS, len(self._sequences)
-        while self._admitted_join() and (left := end - time.perf_counter()) > 0:
-            await self._wait_for_change(left)
+        end, before, left = time.perf_counter() + WAIT_SECONDS, len(self._sequences), WAIT_SECONDS
+        while self._admitted_join() and left > 0:
+            await self._wait_for_change(left)  # at least once, however late a busy machine is
+            left = end - time.perf_counter()
         return len(self._sequences) > before
 
     def _admitted_join(self) -> bool:

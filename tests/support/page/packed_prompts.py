@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from py_engine.engine import Engine
@@ -36,7 +37,7 @@ async def texts_with_beginnings(engine: Engine, tokens: int, cached: bool) -> di
     """
     common, other = _tokens(20, 100), _tokens(21, 70)
     prompts = [common[:shared] + _tokens(i, rest) for i, (shared, rest) in enumerate(BEGINNINGS)]
-    return await _compare(engine, [*prompts, other + _tokens(9, 12)], tokens, [common, other] if cached else [])
+    return await _compare(engine, [*prompts, other + _tokens(9, 12)], tokens, [common, other] if cached else [], True)
 
 
 def _tokens(number: int, length: int) -> list[int]:
@@ -44,9 +45,9 @@ def _tokens(number: int, length: int) -> list[int]:
 
 
 async def _compare(
-    engine: Engine, prompts: list[list[int]], tokens: int, before: list[list[int]] | None = None
+    engine: Engine, prompts: list[list[int]], tokens: int, before: Sequence[list[int]] = (), grown: bool = False
 ) -> dict[str, Any]:
-    """`before`: prompts that are in the caches when the others arrive."""
+    """`before`: prompts that the caches have when the others arrive. `grown`: the caches have pages for all prompts."""
     runner: Any = engine.runner
     packed: list[tuple[int, int]] = []
     feed = runner.feed_prompts
@@ -65,11 +66,11 @@ async def _compare(
     pairs = itertools.combinations(SAMPLINGS, 2)
     lists = {name for pair in pairs for name in samplers(pair, masked=False, batch=True)}
     await runner.prepare([PACKED, PACKED_LAST, SMALL_BATCH_LOGITS, *lists])
-    if before:  # the caches grow: pages of one context are too few for all
+    if grown:  # pages of one context are too few: requests would wait for more, and be read one by one
         await asyncio.gather(*(one(i) for i in range(len(prompts))))
         engine.forget()
         packed.clear()
-    for ids in before or []:
+    for ids in before:
         async for _ in engine.generate(GenerationRequest(ids, SAMPLINGS[0], AnswerLimits(1))):
             pass
     beside = await asyncio.gather(*(one(i) for i in range(len(prompts))))
