@@ -1,18 +1,19 @@
 """What a model wrote runs in a preview, and reaches nothing: no network, no storage, no other page."""
 
-import contextlib
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Error, FrameLocator, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.support.answers import OPEN, show
+from tests.support.answers import open_answers, preview, show
 from tests.support.browser import new_profile
 from tests.support.listener import Listener
-from tests.support.openai_client import bundle
-from tests.support.waiting import wait_for
+from tests.support.waiting import HANG_S, wait_for
+from tests.support.webrtc_frame import SHOWN
 from tools.paths import ROOT
 from tools.serve import Server
 
@@ -29,26 +30,13 @@ def open_page(chromium: Callable[[str | None], Browser], server: Server) -> Iter
     """open_page() -> a page that shows answers, without an engine."""
     context = new_profile(chromium(None))
 
-    def opened() -> Page:
-        page = context.new_page()
-        page.goto(f"{server.url}tests/blank.html")
-        page.evaluate(OPEN, bundle("answers", ROOT / "tests" / "support" / "answer_page.js"))
-        return page
-
-    yield opened
+    yield lambda: open_answers(context, server.url)
     context.close()
 
 
 @pytest.fixture(scope="module")
 def page(open_page: Callable[[], Page]) -> Page:
     return open_page()
-
-
-def preview(page: Page, language: str, code: str) -> FrameLocator:
-    """Show code in an answer and press its Preview button."""
-    body = show(page, f"```{language}\n{code}\n```")
-    body.get_by_role("button", name="Preview").click()
-    return page.frame_locator(".artifact-frame").frame_locator("iframe")
 
 
 # Each attempt is an expression; what it throws or resolves to is written into the preview.
@@ -102,11 +90,6 @@ PEERS = """
   attempt(() => call(window));
   attempt(() => call(inner.contentWindow));
 """
-NESTED = """<!doctype html><iframe srcdoc="<script>
-  const peer = new RTCPeerConnection({ iceServers: [{ urls: 'stun:127.0.0.1:%d' }] });
-  peer.createDataChannel('x');
-  peer.createOffer().then((offer) => peer.setLocalDescription(offer));
-</script>"></iframe>"""
 NAVIGATIONS = """
   const form = document.body.appendChild(document.createElement("form"));
   form.action = HTTP + "form";
@@ -165,15 +148,11 @@ def test_a_preview_reaches_nothing(page: Page, listener: Listener, server: Serve
     assert page.locator("#forged").count() == 0
 
 
-def test_webrtc_in_a_frame_of_a_preview_reaches_nothing(open_page: Callable[[], Page], listener: Listener) -> None:
-    """Chromium ends the process of such a frame, which may be the page's."""
-    page = open_page()
-    preview(page, "html", NESTED % listener.port)
-    with contextlib.suppress(Error):
-        page.frame_locator(".artifact-frame").frame_locator("iframe").locator("iframe").wait_for()
-        page.wait_for_timeout(1_000)
+def test_webrtc_in_a_frame_of_a_preview_reaches_nothing(listener: Listener, server: Server) -> None:
+    command = [sys.executable, "-m", "tests.support.webrtc_frame", server.url, str(listener.port)]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert SHOWN in shown.stdout, shown.stderr[-2000:]
     assert listener.reached == []
-    page.close()
 
 
 def test_the_same_document_reaches_all_of_it_in_a_plain_page(
