@@ -67,7 +67,8 @@ def reload(page: Page) -> None:
 
 def texts(page: Page) -> list[str]:
     """The questions and answers that the page shows."""
-    return page.locator("#thread > li").locator(".bubble, .body").all_inner_texts()
+    # an answer that has just been rendered may end with a line break
+    return [text.strip() for text in page.locator("#thread > li").locator(".bubble, .body").all_inner_texts()]
 
 
 def titles(page: Page) -> list[str]:
