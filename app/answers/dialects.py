@@ -261,29 +261,34 @@ class Dialect:
         thought = grammar.add("thought", until)
         return f"({literal(self._tags[0])} {thought} {blanks})? ", ""
 
-    def _call(self, grammar: Grammar, tool: Tool) -> str:
-        """Rule of one call, without the trigger and opening before it."""
-        syntax, own = self.syntax, None
+    def _call(self, grammar: Grammar, tool: Tool) -> str | None:
+        """Rule of one call, without the trigger and opening before it. None: only JSON can follow the tool's schema."""
+        syntax = self.syntax
         if syntax.parameters is not None:
-            own, syntax = tagged_call(grammar, syntax, syntax.parameters, tool), tagged_calls.with_json(syntax)
-        elif syntax.arguments == "python":
-            own, syntax = self._python_call(grammar, tool), python_calls.with_json(syntax)
-        elif syntax.arguments == "gemma":
-            own, syntax = gemma_call(grammar, syntax, tool), gemma_calls.with_json(syntax)
-        if own is not None:
-            return own
+            return tagged_call(grammar, syntax, syntax.parameters, tool)
+        if syntax.arguments == "python":
+            return python_call(grammar, tool)
+        if syntax.arguments == "gemma":
+            return gemma_call(grammar, syntax, tool)
+        return None
+
+    def _json_call(self, grammar: Grammar, tool: Tool) -> str:
+        """The same with arguments in JSON."""
         arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)
+        with_json = {
+            "tagged": tagged_calls.with_json, "python": python_calls.with_json, "gemma": gemma_calls.with_json
+        }.get(self.syntax.arguments)  # fmt: skip
+        syntax = with_json(self.syntax) if with_json else self.syntax
         before, _, after = syntax.head.partition("%s")
         return f"{literal(before + tool.name + after)} {arguments} {literal(syntax.tail)}"
 
-    def _python_call(self, grammar: Grammar, tool: Tool) -> str | None:
-        """Rule of one of Python's calls. None if any tool needs JSON: a list has calls of one form."""
-        rules = {each.name: python_call(grammar, each) for each in self._tools.tools}
-        return None if None in rules.values() else rules[tool.name]
-
     def _block(self, grammar: Grammar) -> str:
         """Rule of the text after a trigger: one call or several, and the closing."""
-        syntax, calls = self.syntax, either(self._call(grammar, t) for t in self._tools.tools)
+        syntax, tools = self.syntax, self._tools.tools
+        rules = [self._call(grammar, tool) for tool in tools]
+        if syntax.arguments == "python" and None in rules:  # a list has calls of one form
+            rules = [None] * len(tools)
+        calls = either(rule or self._json_call(grammar, tool) for rule, tool in zip(rules, tools, strict=True))
         call = grammar.add("call", calls)
         more = f" ({literal(syntax.joint)} {call})*" if syntax.joint is not None and self._tools.parallel else ""
         return grammar.add("calls", f"{literal(syntax.opening)} {call}{more} {literal(syntax.closing)}")

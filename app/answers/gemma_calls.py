@@ -93,7 +93,7 @@ class GemmaCallParser(CallParser):
         if marker is not None and self._raw.count(QUOTE) % 2:
             self._raw += marker  # within a text
         elif marker is not None:
-            out.append({"tool_calls": [{"index": self._calls - 1, "function": {"arguments": _as_json(self._raw)}}]})
+            self._emit_arguments(_as_json(self._raw), out)
             self._state, self._called = self._free, True
         return rest
 

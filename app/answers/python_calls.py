@@ -83,7 +83,6 @@ class PythonCallParser(CallParser):
         self._first_call, self._next_call = re.compile(r"\s*\[?" + name), re.compile(r"\s*," + name)
         self._key, self._call_end = re.compile(r"[\s,]*(?P<name>\w+)\s*="), re.compile(r"[\s,]*\)")
         self._list_end = re.compile(r"\s*" + pattern(syntax.closing))
-        self._n_arguments = 0
         self._raw, self._quote, self._depth, self._escaped = "", "", 0, False  # of the value that is being read
 
     def _naming(self, text: str, out: list[Delta]) -> str:
@@ -93,22 +92,16 @@ class PythonCallParser(CallParser):
 
     def _open(self, found: re.Match[str], out: list[Delta]) -> str:
         rest = self._begin(found, out)
-        self._state, self._n_arguments = self._between, 0
+        self._state = self._between
         self._emit_arguments("{", out)
         return rest
-
-    def _emit_arguments(self, text: str, out: list[Delta]) -> None:
-        """Emit a piece of the arguments."""
-        out.append({"tool_calls": [{"index": self._calls - 1, "function": {"arguments": text}}]})
 
     def _between(self, text: str, out: list[Delta]) -> str:
         """Between arguments: the next one, or the end of the call."""
         self._buffer += text
         if found := self._short(self._key):
             rest, self._buffer = self._buffer[found.end() :], ""
-            separator = ", " if self._n_arguments else ""
-            self._emit_arguments(f"{separator}{json.dumps(found['name'], ensure_ascii=False)}: ", out)
-            self._n_arguments += 1
+            self._emit_key(found["name"], out)
             self._raw, self._quote, self._depth, self._escaped = "", "", 0, False
             self._state = self._in_value
             return rest

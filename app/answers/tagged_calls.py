@@ -85,7 +85,6 @@ class TaggedCallParser(CallParser):
         self._end_tag = parameters.end.rstrip()  # with the line break before it, which a text may have elsewhere
         self._schemas = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
         self._properties: Mapping[str, Any] = {}
-        self._n_arguments = 0
         self._value = Until([])
         self._is_text = False
         self._raw = ""  # a value that may be JSON, so far
@@ -97,24 +96,17 @@ class TaggedCallParser(CallParser):
         if found is None:
             return super()._naming("", out)
         rest = self._begin(found, out)
-        self._properties, self._n_arguments = self._schemas.get(found["name"], {}), 0
+        self._properties = self._schemas.get(found["name"], {})
         self._state = self._between
         self._emit_arguments("{", out)
         return rest
-
-    def _emit_arguments(self, text: str, out: list[Delta]) -> None:
-        """Emit a piece of the arguments."""
-        if text:
-            out.append({"tool_calls": [{"index": self._calls - 1, "function": {"arguments": text}}]})
 
     def _between(self, text: str, out: list[Delta]) -> str:
         """Between arguments: the next one, or the end of the call."""
         self._buffer += text
         if found := self._short(self._key):
             rest, self._buffer = self._buffer[found.end() :], ""
-            separator = ", " if self._n_arguments else ""
-            self._emit_arguments(f"{separator}{json.dumps(found['name'], ensure_ascii=False)}: ", out)
-            self._n_arguments += 1
+            self._emit_key(found["name"], out)
             schema = self._properties.get(found["name"], {})
             self._is_text = isinstance(schema, dict) and schema.get("type") == "string"
             self._value, self._raw, self._at_begin = Until([self._end_tag]), "", self._on_lines

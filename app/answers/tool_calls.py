@@ -118,6 +118,7 @@ class CallParser:
         self._blanks = ""  # whitespace held back: dropped before a call
         self._json = JsonEnd()
         self._calls = 0
+        self._n_arguments = 0  # of the call that arrives, where they come one by one
         self._called = False  # a call has just ended
         if prefix:
             self.push(prefix)
@@ -200,15 +201,24 @@ class CallParser:
         name = found["name"]
         call = {"index": self._calls, "id": self._new_id(), "type": "function"}
         out.append({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]})
-        self._calls += 1
+        self._calls, self._n_arguments = self._calls + 1, 0
         self._json, self._state, self._blanks = JsonEnd(), self._arguments, ""
         return rest
 
+    def _emit_arguments(self, text: str, out: list[Delta]) -> None:
+        """Emit a piece of a call's arguments."""
+        if text:
+            out.append({"tool_calls": [{"index": self._calls - 1, "function": {"arguments": text}}]})
+
+    def _emit_key(self, key: str, out: list[Delta]) -> None:
+        """Emit the key of an argument, where arguments come one by one."""
+        separator = ", " if self._n_arguments else ""
+        self._emit_arguments(f"{separator}{json.dumps(key, ensure_ascii=False)}: ", out)
+        self._n_arguments += 1
+
     def _arguments(self, text: str, out: list[Delta]) -> str:
         length = self._json.push(text)
-        if text[:length]:
-            function = {"arguments": text[:length]}
-            out.append({"tool_calls": [{"index": self._calls - 1, "function": function}]})
+        self._emit_arguments(text[:length], out)
         if self._json.done:
             self._state, self._buffer = self._ending, ""
         return text[length:]

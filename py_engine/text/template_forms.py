@@ -49,7 +49,7 @@ class Forms:
         """Whether the template writes the texts of a list of parts in results of tools, too."""
         if not self.takes_parts:
             return False
-        text = self._rendered(self._conversation({"city": ""}, _parts(FIRST, SECOND)))
+        text = self._rendered(self._conversation({"city": ""}, _parts(FIRST, SECOND)), [TOOL])
         return FIRST in text and SECOND in text and not PRINTED_PARTS.search(text)
 
     @cached_property
@@ -79,7 +79,7 @@ class Forms:
         """Whether the template accepts arguments of calls as JSON text only. It rejects objects, or prints Python's."""
 
         def writes(arguments: Any) -> bool:
-            text = self._rendered(self._conversation(arguments, self._text(FIRST)))
+            text = self._rendered(self._conversation(arguments, self._text(FIRST)), [TOOL])
             return CALLED in text and "'city'" not in text
 
         return not writes({"city": ""}) and writes('{"city": ""}')
@@ -87,7 +87,7 @@ class Forms:
     @cached_property
     def omits_calls(self) -> bool:
         """Whether the template writes the results of earlier calls, but not the calls."""
-        text = self._rendered(self._conversation({"city": ""}, self._text(FIRST)))
+        text = self._rendered(self._conversation({"city": ""}, self._text(FIRST)), [TOOL])
         return FIRST in text and CALLED not in text
 
     @cached_property
@@ -110,13 +110,13 @@ class Forms:
             {"role": "tool", "content": result, "tool_call_id": call["id"], "name": CALLED},
         ]
 
-    def _rendered(self, messages: list[Message]) -> str:
+    def _rendered(self, messages: list[Message], tools: list[Message] | None = None) -> str:
         """A conversation's text; "" if the template rejects it, or if earlier ones have taken MAX_SECONDS."""
         if self._seconds > MAX_SECONDS:
             return ""
         begun = self._clock()
         try:
-            return self._render(messages, tools=[TOOL] if len(messages) == 3 and "tool_calls" in messages[1] else None)
+            return self._render(messages, tools=tools)
         except WispError:
             return ""
         finally:
