@@ -85,7 +85,7 @@ def test_each_token_is_sampled_with_the_mask_after_the_one_before(evaluate: Eval
     seen = evaluate(RUN, {"options": {"left": 2}, "stays": 2})
     row = {"ids": [100, 101], "changed": [True, True], "forced": [], "ended": False, "error": ""}
     took = one(seen).pop("maskMs")
-    assert 0 <= took < 1000
+    assert took >= 0
     assert seen["found"] == {"rows": [row], "ms": 4}
     assert seen["calls"] == [
         ["mask", "rules", 64, [0, 7]],
