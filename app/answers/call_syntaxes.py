@@ -1,7 +1,9 @@
 """How each kind of model writes tool calls, and by which texts of its chat template it is recognised."""
 
-from app.answers.gemma_calls import QUOTE
-from app.answers.tool_calls import CallSyntax, Parameters
+from app.answers.gemma_calls import GemmaArguments
+from app.answers.python_calls import PythonArguments
+from app.answers.tagged_calls import TaggedArguments
+from app.answers.tool_calls import CallSyntax
 
 HERMES = CallSyntax(
     "hermes", "<tool_call>", head='\n{"name": "%s", "arguments": ', tail="}\n</tool_call>", between="\n"
@@ -11,6 +13,7 @@ LLAMA = CallSyntax("llama", '{"name": "', head='%s", "parameters": ', tail="}", 
 MISTRAL = CallSyntax("mistral", "[TOOL_CALLS]", head='{"name": "%s", "arguments": ', tail="}", opening="[",
                      joint=", ", closing="]")  # fmt: skip
 MISTRAL_ARGS = CallSyntax("mistral-args", "[TOOL_CALLS]", head="%s[ARGS]", joint="[TOOL_CALLS]")
+MISTRAL_IDS = CallSyntax("mistral-ids", "[TOOL_CALLS]", head="%s[CALL_ID]%i[ARGS]", joint="[TOOL_CALLS]")
 FUNCTIONARY = CallSyntax("functionary", ">>>", head="%s\n", joint=">>>", wrappers=(">>>all\n",))
 FUNCTION_TAG = CallSyntax("function-tag", "<function=", head="%s>", tail="</function>", between="")
 # fmt: off
@@ -36,8 +39,8 @@ COMMAND = CallSyntax(
     wrappers=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
 )  # fmt: skip
 LFM2 = CallSyntax("lfm2", "<|tool_call_start|>", head="%s(", tail=")", opening="[", joint=", ",
-                  closing="]<|tool_call_end|>", arguments="python")  # fmt: skip
-GEMMA = CallSyntax("gemma", "<|tool_call>", head="call:%s", tail="<tool_call|>", arguments="gemma", quote=QUOTE)
+                  closing="]<|tool_call_end|>", arguments=PythonArguments())  # fmt: skip
+GEMMA = CallSyntax("gemma", "<|tool_call>", head="call:%s", tail="<tool_call|>", arguments=GemmaArguments())
 APRIEL = CallSyntax("apriel", "<tool_calls>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
                     joint=", ", closing="]</tool_calls>")  # fmt: skip
 NEMOTRON_2 = CallSyntax("nemotron-2", "<TOOLCALL>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
@@ -46,25 +49,36 @@ APERTUS = CallSyntax("apertus", "<|tools_prefix|>", head='{"%s": ', tail="}", op
                      closing="]<|tools_suffix|>")  # fmt: skip
 QWEN_XML = CallSyntax(
     "qwen-xml", "<tool_call>", head="\n<function=%s>\n", tail="</function>\n</tool_call>", between="\n",
-    arguments="tagged", parameters=Parameters("<parameter=%s>\n", "\n</parameter>\n"),
+    arguments=TaggedArguments("<parameter=%s>\n", "\n</parameter>\n"),
 )  # fmt: skip
 SEED = CallSyntax(
     "seed", "<seed:tool_call>", head="\n<function=%s>\n", tail="</function>\n</seed:tool_call>", between="\n",
-    arguments="tagged", parameters=Parameters("<parameter=%s>", "</parameter>\n"),
+    arguments=TaggedArguments("<parameter=%s>", "</parameter>\n"),
 )  # fmt: skip
 GLM = CallSyntax(
     "glm", "<tool_call>", head="%s\n", tail="</tool_call>", between="\n",
-    arguments="tagged", parameters=Parameters("<arg_key>%s</arg_key>\n<arg_value>", "</arg_value>\n"),
+    arguments=TaggedArguments("<arg_key>%s</arg_key>\n<arg_value>", "</arg_value>\n"),
 )  # fmt: skip
 GLM_4_7 = CallSyntax(
     "glm-4.7", "<tool_call>", head="%s", tail="</tool_call>", between="",
-    arguments="tagged", parameters=Parameters("<arg_key>%s</arg_key><arg_value>", "</arg_value>"),
+    arguments=TaggedArguments("<arg_key>%s</arg_key><arg_value>", "</arg_value>"),
 )  # fmt: skip
+MINICPM = CallSyntax(
+    "minicpm", '<function name="', head='%s">', tail="</function>", between="\n",
+    arguments=TaggedArguments('<param name="%s">', "</param>", sections=True),
+)  # fmt: skip
+KIMI = CallSyntax(
+    "kimi", "<|tool_calls_section_begin|>",
+    head="<|tool_call_begin|>functions.%s:%d<|tool_call_argument_begin|>", tail="<|tool_call_end|>", joint="",
+    closing="<|tool_calls_section_end|>",
+)  # fmt: skip
+GIGACHAT = CallSyntax("gigachat", "<|function_call|>", head='{"name": "%s", "arguments": ', tail="}", alone=True)
 HARMONY = CallSyntax("harmony", " to=functions.", head="%s<|channel|>commentary json<|message|>")
 
 # Texts that a template contains -> its syntax; the first match counts. None: an unknown one, like a known one.
 SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax | None], ...] = (
     (("<|channel|>", "<|message|>"), HARMONY),
+    (("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"), MISTRAL_IDS),
     (("[TOOL_CALLS]", "[ARGS]"), MISTRAL_ARGS),
     (("[TOOL_CALLS]",), MISTRAL),
     ((">>>", "all\\n"), FUNCTIONARY),
@@ -85,6 +99,9 @@ SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax | None], ...] = (
     (("<tool_call>", "</arg_key><arg_value>"), GLM_4_7),
     (("<tool_call>", "<arg_key>"), GLM),
     (("<tool_call>",), HERMES),
+    (("<|tool_calls_section_begin|>", "functions."), KIMI),
+    (("<|function_call|>",), GIGACHAT),
+    (('<function name="', '<param name="', "<![CDATA["), MINICPM),
     (('"parameters"', "ipython"), LLAMA),
     (("<|python_tag|>",), LLAMA),
 )

@@ -12,15 +12,20 @@ from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from app.answers import gemma_calls, python_calls, tagged_calls, tool_calls
-from app.answers.call_syntaxes import COMMAND, FUNCTIONARY, HARMONY, HERMES, MISTRAL, MISTRAL_ARGS, SYNTAXES
-from app.answers.gemma_calls import GemmaCallParser, gemma_call
+from app.answers.call_syntaxes import (
+    COMMAND,
+    FUNCTIONARY,
+    HARMONY,
+    HERMES,
+    MISTRAL,
+    MISTRAL_ARGS,
+    MISTRAL_IDS,
+    SYNTAXES,
+)
 from app.answers.harmony import HarmonyParser
 from app.answers.parsing import Parser, PlainParser, ReasoningParser
-from app.answers.python_calls import PythonCallParser, python_call
-from app.answers.tagged_calls import TaggedCallParser, tagged_call
 from app.answers.thinking import TAGS, tags_of
-from app.answers.tool_calls import CallParser, CallSyntax
+from app.answers.tool_calls import CallSyntax, head_rule
 from app.constrain import effort
 from app.constrain.ebnf import Grammar, GrammarText, either, literal, quick_rules
 from app.constrain.grammar_cache import cached
@@ -77,6 +82,7 @@ class Dialect:
         self, syntax: CallSyntax, tags: tuple[str, str] | None, tools: Tools, template: ChatTemplate, native: bool
     ) -> None:
         self.syntax, self.template, self._tags, self._tools, self._native = syntax, template, tags, tools, native
+        self._several = tools.parallel and not syntax.alone  # calls in one answer
 
     @property
     def markers(self) -> tuple[str, ...]:
@@ -84,8 +90,7 @@ class Dialect:
         s, tags = self.syntax, self._tags or ()
         texts = s.wrappers
         if self._tools.tools:
-            of_arguments = (s.parameters.begin, s.parameters.end) if s.parameters else (s.quote,)
-            texts = (s.trigger, s.head, s.tail, s.joint or "", s.closing, *of_arguments, *s.wrappers)
+            texts = (s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.arguments.texts, *s.wrappers)
         found = [token for text in texts for token in _tokens(text)]
         return tuple(dict.fromkeys([*found, *tags, *re.findall(r"<[^<>\s]+>", " ".join(tags))]))
 
@@ -122,29 +127,14 @@ class Dialect:
 
     def _with_calls(self, messages: Messages) -> Messages:
         """Write calls into the contents of messages if the template omits them, as LFM2's and Granite 3's do."""
-        as_text = {"json": tool_calls.as_text, "python": python_calls.as_text}.get(self.syntax.arguments)
         calling = any(m.get("tool_calls") for m in messages)
-        if as_text is None or not calling or not self._native or not self.template.forms.omits_calls:
+        if not calling or not self._native or not self.template.forms.omits_calls:
             return messages
-        out = []
-        for message in messages:
-            calls = message.get("tool_calls")
-            rest = {name: value for name, value in message.items() if name != "tool_calls"}
-            out.append(rest | {"content": _joined(rest["content"], as_text(self.syntax, calls))} if calls else message)
-        return out
+        return [_with_calls(message, self.syntax) for message in messages]
 
     def _as_text(self, message: dict[str, Any]) -> dict[str, Any]:
-        calls = message.get("tool_calls")
-        if calls:
-            written = []
-            for call in calls:
-                function = call.get("function", {})
-                arguments = function.get("arguments") or {}
-                text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-                name = json.dumps(function.get("name"))
-                written.append(f'<tool_call>\n{{"name": {name}, "arguments": {text}}}\n</tool_call>')
-            rest = {k: v for k, v in message.items() if k != "tool_calls"}
-            return {**rest, "content": _joined(message["content"], "\n".join(written))}
+        if message.get("tool_calls"):
+            return _with_calls(message, HERMES)
         if message["role"] in ("tool", "function"):
             content = message["content"]
             text = "\n".join(part["text"] for part in content) if isinstance(content, list) else content
@@ -167,14 +157,7 @@ class Dialect:
             def new_id() -> str:
                 return self.new_id(random_bytes)
 
-            if syntax.parameters is not None:
-                inner = TaggedCallParser(syntax, syntax.parameters, new_id, self._tools.tools)
-            elif syntax.arguments == "python":
-                inner = PythonCallParser(syntax, new_id)
-            elif syntax.arguments == "gemma":
-                inner = GemmaCallParser(syntax, new_id)
-            else:
-                inner = CallParser(syntax, new_id, prefix)
+            inner = syntax.arguments.parser(syntax, new_id, self._tools.tools, prefix)
         if not split_reasoning:
             return inner
         tags = self._tags or TAGS[0]
@@ -186,7 +169,7 @@ class Dialect:
     def new_id(self, random_bytes: RandomBytes) -> str:
         """An id for a tool call. Mistral's templates require nine letters and digits."""
         letters = "".join(_ALPHABET[b % len(_ALPHABET)] for b in random_bytes(24))
-        return letters[:9] if self.syntax in (MISTRAL, MISTRAL_ARGS) else f"call_{letters}"
+        return letters[:9] if self.syntax in (MISTRAL, MISTRAL_ARGS, MISTRAL_IDS) else f"call_{letters}"
 
     def rules(self, form: Format | None) -> Rules | None:
         """The grammar of an answer, given the prompt; None where it is unconstrained.
@@ -261,36 +244,21 @@ class Dialect:
         thought = grammar.add("thought", until)
         return f"({literal(self._tags[0])} {thought} {blanks})? ", ""
 
-    def _call(self, grammar: Grammar, tool: Tool) -> str | None:
-        """Rule of one call, without the trigger and opening before it. None: only JSON can follow the tool's schema."""
-        syntax = self.syntax
-        if syntax.parameters is not None:
-            return tagged_call(grammar, syntax, syntax.parameters, tool)
-        if syntax.arguments == "python":
-            return python_call(grammar, tool)
-        if syntax.arguments == "gemma":
-            return gemma_call(grammar, syntax, tool)
-        return None
-
     def _json_call(self, grammar: Grammar, tool: Tool) -> str:
-        """The same with arguments in JSON."""
+        """Rule of a call with arguments in JSON, without the trigger and opening before it."""
         arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)
-        with_json = {
-            "tagged": tagged_calls.with_json, "python": python_calls.with_json, "gemma": gemma_calls.with_json
-        }.get(self.syntax.arguments)  # fmt: skip
-        syntax = with_json(self.syntax) if with_json else self.syntax
-        before, _, after = syntax.head.partition("%s")
-        return f"{literal(before + tool.name + after)} {arguments} {literal(syntax.tail)}"
+        syntax = self.syntax.arguments.with_json(self.syntax)
+        return f"{head_rule(syntax.head, tool.name)} {arguments} {literal(syntax.tail)}"
 
     def _block(self, grammar: Grammar) -> str:
         """Rule of the text after a trigger: one call or several, and the closing."""
         syntax, tools = self.syntax, self._tools.tools
-        rules = [self._call(grammar, tool) for tool in tools]
-        if syntax.arguments == "python" and None in rules:  # a list has calls of one form
+        rules = [syntax.arguments.rule(grammar, syntax, tool) for tool in tools]
+        if syntax.joint is not None and None in rules:  # the calls of one block have one form
             rules = [None] * len(tools)
         calls = either(rule or self._json_call(grammar, tool) for rule, tool in zip(rules, tools, strict=True))
         call = grammar.add("call", calls)
-        more = f" ({literal(syntax.joint)} {call})*" if syntax.joint is not None and self._tools.parallel else ""
+        more = f" ({literal(syntax.joint)} {call})*" if syntax.joint is not None and self._several else ""
         return grammar.add("calls", f"{literal(syntax.opening)} {call}{more} {literal(syntax.closing)}")
 
     def _calls(self, block: str, prompt: str) -> str:
@@ -298,13 +266,13 @@ class Dialect:
         trigger = literal(self.syntax.trigger)
         if self.syntax is FUNCTIONARY and prompt.endswith(">>>"):
             return block
-        if self.syntax.joint is None and self._tools.parallel:
+        if self.syntax.joint is None and self._several:
             return f"{trigger} {block} ({literal(self.syntax.between)} {trigger} {block})*"
         return f"{trigger} {block}"
 
     def _free(self, grammar: Grammar, block: str, prompt: str) -> str:
         """Rule of free text that may end in calls. `block`: the rule after a trigger."""
-        again = str(self.syntax.joint is None and self._tools.parallel).lower()
+        again = str(self.syntax.joint is None and self._several).lower()
         trigger = literal(self.syntax.trigger)
         if self.syntax.at_start:
             head = either([*(f"{literal(w)} {trigger} {block}" for w in self.syntax.wrappers), f"{trigger} {block}"])
@@ -364,6 +332,15 @@ def _limited(write: Callable[[], Made], param: str) -> Made:
         return write()
     except effort.TooComplex:
         raise unsupported("The form of the answer is too complex; use fewer tools or smaller schemas.", param) from None
+
+
+def _with_calls(message: dict[str, Any], syntax: CallSyntax) -> dict[str, Any]:
+    """The message with its calls as text at the end of its content."""
+    calls = message.get("tool_calls")
+    if not calls:
+        return message
+    rest = {name: value for name, value in message.items() if name != "tool_calls"}
+    return rest | {"content": _joined(rest["content"], syntax.arguments.as_text(syntax, calls))}
 
 
 def _tokens(text: str) -> list[str]:

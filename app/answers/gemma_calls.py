@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from app.answers.parsing import Until
 from app.answers.plain_schemas import NOTES, members, properties_of, texts_of, types_of
-from app.answers.tool_calls import CallParser, CallSyntax
+from app.answers.tool_calls import Arguments, CallParser, CallSyntax, head_rule
 from app.constrain.ebnf import Grammar, either, literal
 from app.constrain.rules import schema_rule
 from app.openai.answers import Delta
@@ -27,17 +27,26 @@ _ATOMS = frozenset(["number", "integer", "boolean", "null"])
 _TOKEN = re.compile(r'<\|"\|>(.*?)(?:<\|"\|>|\Z)|("(?:[^"\\]|\\.)*+(?:"|\Z))|([\w$.-]++)(?=(\s*:)?)|(.)', re.DOTALL)
 
 
-def with_json(syntax: CallSyntax) -> CallSyntax:
-    """The syntax of calls between the same tokens whose arguments are JSON."""
-    return replace(syntax, arguments="json")
+class GemmaArguments(Arguments):
+    """Arguments in Gemma's form of an object, in alphabetical order."""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (QUOTE,)
 
-def gemma_call(grammar: Grammar, syntax: CallSyntax, tool: Tool) -> str | None:
-    """The rule of a call after its trigger. None: only JSON can follow the schema."""
-    arguments = _object(grammar, tool.parameters, tool.param, nested=False)
-    if arguments is None:
-        return None
-    return f"{literal(syntax.head.replace('%s', tool.name))} {arguments} {literal(syntax.tail)}"
+    def with_json(self, syntax: CallSyntax) -> CallSyntax:
+        return replace(syntax, arguments=Arguments())
+
+    def rule(self, grammar: Grammar, syntax: CallSyntax, tool: Tool) -> str | None:
+        arguments = _object(grammar, tool.parameters, tool.param, nested=False)
+        if arguments is None:
+            return None
+        return f"{head_rule(syntax.head, tool.name)} {arguments} {literal(syntax.tail)}"
+
+    def parser(
+        self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = ""
+    ) -> CallParser:
+        return GemmaCallParser(syntax, new_id)
 
 
 def _object(grammar: Grammar, schema: Mapping[str, Any], param: str, *, nested: bool) -> str | None:
@@ -77,7 +86,7 @@ class GemmaCallParser(CallParser):
     """A parser of content and Gemma's calls, whose arguments become JSON when a call has ended."""
 
     def __init__(self, syntax: CallSyntax, new_id: Callable[[], str]) -> None:
-        super().__init__(with_json(syntax), new_id)
+        super().__init__(syntax.arguments.with_json(syntax), new_id)
         self._tail = syntax.tail
         self._gathered = Until([])
         self._raw = ""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from app.answers.plain_schemas import members, properties_of
-from app.answers.tool_calls import CallParser, CallSyntax, pattern
+from app.answers.tool_calls import Arguments, CallParser, CallSyntax, pattern
 from app.constrain.ebnf import Grammar, either, literal
 from app.constrain.rules import schema_rule
 from app.openai.answers import Delta
@@ -26,21 +26,35 @@ _TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\w+|.", re.DOTALL)
 _ESCAPED_OR_QUOTE = re.compile(r"\\.|\"", re.DOTALL)
 
 
-def with_json(syntax: CallSyntax) -> CallSyntax:
-    """The syntax of calls in the same list whose arguments are JSON."""
-    return replace(syntax, head='{"name": "%s", "arguments": ', tail="}", arguments="json")
+class PythonArguments(Arguments):
+    """Arguments of a Python call, in the schema's order."""
 
+    def with_json(self, syntax: CallSyntax) -> CallSyntax:
+        return replace(syntax, head='{"name": "%s", "arguments": ', tail="}", arguments=Arguments())
 
-def python_call(grammar: Grammar, tool: Tool) -> str | None:
-    """The rule of a call; arguments come in the schema's order. None: the schema says more than its properties."""
-    properties, required = properties_of(tool.parameters), tool.parameters.get("required", [])
-    if properties is None or not all(name.isidentifier() for name in properties):
-        return None
-    rules = [
-        (f"{literal(name + '=')} {_value(grammar, value, tool.param)}", name in required)
-        for name, value in properties.items()
-    ]
-    return f"{literal(tool.name + '(')} {members(grammar, rules, ', ')} {literal(')')}"
+    def rule(self, grammar: Grammar, syntax: CallSyntax, tool: Tool) -> str | None:
+        properties, required = properties_of(tool.parameters), tool.parameters.get("required", [])
+        if properties is None or not all(name.isidentifier() for name in properties):
+            return None
+        rules = [
+            (f"{literal(name + '=')} {_value(grammar, value, tool.param)}", name in required)
+            for name, value in properties.items()
+        ]
+        return f"{literal(tool.name + '(')} {members(grammar, rules, ', ')} {literal(')')}"
+
+    def as_text(self, syntax: CallSyntax, calls: list[Any]) -> str:
+        written = []
+        for call in calls:
+            function = call.get("function", {})
+            arguments = function.get("arguments")
+            given = arguments.items() if isinstance(arguments, dict) else ()
+            written.append(f"{function.get('name')}({', '.join(f'{key}={_as_python(value)}' for key, value in given)})")
+        return f"{syntax.trigger}{syntax.opening}{', '.join(written)}{syntax.closing}"
+
+    def parser(
+        self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = ""
+    ) -> CallParser:
+        return PythonCallParser(syntax, new_id)
 
 
 def _value(grammar: Grammar, schema: Mapping[str, Any], param: str) -> str:
@@ -55,17 +69,6 @@ def _value(grammar: Grammar, schema: Mapping[str, Any], param: str) -> str:
     return either([*constants, *options])
 
 
-def as_text(syntax: CallSyntax, calls: list[Any]) -> str:
-    """Calls of an earlier answer, for a template that does not write calls."""
-    written = []
-    for call in calls:
-        function = call.get("function", {})
-        arguments = function.get("arguments")
-        given = arguments.items() if isinstance(arguments, dict) else ()
-        written.append(f"{function.get('name')}({', '.join(f'{key}={_as_python(value)}' for key, value in given)})")
-    return f"{syntax.trigger}{syntax.opening}{', '.join(written)}{syntax.closing}"
-
-
 def _as_python(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(key)}: {_as_python(each)}" for key, each in value.items()) + "}"
@@ -78,7 +81,7 @@ class PythonCallParser(CallParser):
     """A parser of content and calls in Python's syntax, whose arguments become JSON."""
 
     def __init__(self, syntax: CallSyntax, new_id: Callable[[], str]) -> None:
-        super().__init__(with_json(syntax), new_id)
+        super().__init__(syntax.arguments.with_json(syntax), new_id)
         name = r"\s*(?P<name>[\w.:-]+)\s*\("
         self._first_call, self._next_call = re.compile(r"\s*\[?" + name), re.compile(r"\s*," + name)
         self._key, self._call_end = re.compile(r"[\s,]*(?P<name>\w+)\s*="), re.compile(r"[\s,]*\)")

@@ -1,4 +1,4 @@
-"""Tool calls with each argument between tags of its own: Qwen3-Coder's, Qwen3.5's, GLM's, Seed-OSS's.
+"""Tool calls with each argument between tags of its own: Qwen3-Coder's, Qwen3.5's, GLM's, Seed-OSS's, MiniCPM5's.
 
     <tool_call>
     <function=NAME>
@@ -8,7 +8,8 @@
     </function>
     </tool_call>
 
-A string is written without quotes or escapes, any other value as JSON. Some models write all arguments as one JSON
+A string is written without quotes or escapes, any other value as JSON. MiniCPM5 writes a string that has <, & or line
+breaks as a CDATA section of XML. Some models write all arguments as one JSON
 object at times: the parser accepts both, and the grammar asks for JSON where a tool's schema is more than a list of
 plain properties.
 """
@@ -18,71 +19,96 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.answers.parsing import Until
 from app.answers.plain_schemas import properties_of, texts_of, types_of
-from app.answers.tool_calls import CallParser, CallSyntax, Parameters, pattern
+from app.answers.tool_calls import Arguments, CallParser, CallSyntax, head_pattern, head_rule, pattern
 from app.constrain.ebnf import Grammar, either, literal
 from app.constrain.rules import schema_rule
 from app.openai.answers import Delta
 from app.openai.tools import Tool
 from py_engine import json_input
 
-_NAME = r"\s*(?P<name>[^\"\s<>\[\]{}]+)\s*"
+SECTION = ("<![CDATA[", "]]>")
 _OTHER_TYPES = frozenset(["number", "integer", "boolean", "array", "object", "null"])
 
 
-def with_json(syntax: CallSyntax) -> CallSyntax:
-    """The syntax of calls whose arguments are JSON, between the same tags."""
-    tail = f"}}\n</{syntax.trigger[1:]}"
-    return replace(syntax, head='\n{"name": "%s", "arguments": ', tail=tail, arguments="json")
+@dataclass(frozen=True)
+class TaggedArguments(Arguments):
+    """Each argument between two tags. Properties are in the schema's order."""
 
+    begin: str  # %s: the key
+    end: str
+    sections: bool = False  # values may have sections, and texts with <, & or line breaks do
 
-def tagged_call(grammar: Grammar, syntax: CallSyntax, parameters: Parameters, tool: Tool) -> str | None:
-    """The rule of a call after its trigger; properties in the schema's order. None: only JSON can follow the schema."""
-    properties = properties_of(tool.parameters)
-    if properties is None or not all(re.fullmatch(r"[^\"\s<>\[\]{}]+", name) for name in properties):
-        return None
-    rules = [literal(syntax.head.replace("%s", tool.name))]
-    for name, schema in properties.items():
-        value = _value(grammar, parameters.end, schema, tool.param)
-        if value is None:
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return self.begin, self.end
+
+    def with_json(self, syntax: CallSyntax) -> CallSyntax:
+        if not syntax.trigger.endswith(">"):
+            return replace(syntax, arguments=Arguments())
+        tail = f"}}\n</{syntax.trigger[1:]}"
+        return replace(syntax, head='\n{"name": "%s", "arguments": ', tail=tail, arguments=Arguments())
+
+    def rule(self, grammar: Grammar, syntax: CallSyntax, tool: Tool) -> str | None:
+        properties = properties_of(tool.parameters)
+        if properties is None or not all(re.fullmatch(r"[^\"\s<>\[\]{}]+", name) for name in properties):
             return None
-        rule = f"{literal(parameters.begin.replace('%s', name))} {value}"
-        rules.append(rule if name in tool.parameters.get("required", []) else f"({rule})?")
-    return " ".join([*rules, literal(syntax.tail)])
+        rules = [head_rule(syntax.head, tool.name)]
+        for name, schema in properties.items():
+            value = self._value(grammar, schema, tool.param)
+            if value is None:
+                return None
+            rule = f"{literal(self.begin.replace('%s', name))} {value}"
+            rules.append(rule if name in tool.parameters.get("required", []) else f"({rule})?")
+        return " ".join([*rules, literal(syntax.tail)])
+
+    def parser(
+        self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = ""
+    ) -> CallParser:
+        return TaggedCallParser(syntax, self, new_id, tools)
+
+    def _value(self, grammar: Grammar, schema: Mapping[str, Any], param: str) -> str | None:
+        """The rule of a value and the end after it. None: of strings, the schema says more than which there are."""
+        end = literal(self.end)
+        if types_of(schema) <= _OTHER_TYPES:
+            return f"{schema_rule(grammar, schema, param, ordered=True)} {end}"
+        texts = texts_of(schema)
+        if texts is None:
+            return None
+        if texts:
+            return f"{either(literal(self._written(text)) for text in texts)} {end}"
+        if self.sections:
+            return f"({literal(SECTION[0])} {_until(grammar, SECTION[1])} | [^<&\\n]*) {end}"
+        stop = self.end.rstrip()
+        return f"{_until(grammar, stop)} {literal(self.end.removeprefix(stop))}"
+
+    def _written(self, text: str) -> str:
+        needs_section = self.sections and any(char in text for char in "<&\n")
+        return f"{SECTION[0]}{text}{SECTION[1]}" if needs_section else text
 
 
-def _value(grammar: Grammar, end: str, schema: Mapping[str, Any], param: str) -> str | None:
-    """The rule of a value and the end after it. None: of strings, the schema says more than which there are."""
-    if types_of(schema) <= _OTHER_TYPES:
-        return f"{schema_rule(grammar, schema, param, ordered=True)} {literal(end)}"
-    texts = texts_of(schema)
-    if texts is None:
-        return None
-    if texts:
-        return f"{either(map(literal, texts))} {literal(end)}"
-    stop = end.rstrip()
-    text = f"TagDispatch(stop_eos=false, stop_str=({literal(stop)}), loop_after_dispatch=false)"
-    return f"{grammar.add('text', text)} {literal(end.removeprefix(stop))}"
+def _until(grammar: Grammar, stop: str) -> str:
+    """The rule of any text up to and with `stop`."""
+    return grammar.add("text", f"TagDispatch(stop_eos=false, stop_str=({literal(stop)}), loop_after_dispatch=false)")
 
 
 class TaggedCallParser(CallParser):
     """A parser of content and calls with tagged arguments, whose values become JSON."""
 
     def __init__(
-        self, syntax: CallSyntax, parameters: Parameters, new_id: Callable[[], str], tools: Sequence[Tool]
+        self, syntax: CallSyntax, arguments: TaggedArguments, new_id: Callable[[], str], tools: Sequence[Tool]
     ) -> None:
-        super().__init__(with_json(syntax), new_id)
-        before, after = map(pattern, syntax.head.split("%s"))
-        self._tagged_head = re.compile(rf"\s*{before}{_NAME}{after}" + ("" if after else "(?=<)"))
-        before, after = map(pattern, parameters.begin.split("%s"))
-        self._key = re.compile(rf"\s*{before}{_NAME}{after}")
+        super().__init__(arguments.with_json(syntax), new_id)
+        self._tagged_head = re.compile(rf"\s*{head_pattern(syntax.head)}(?=\s*<)")
+        self._key = re.compile(rf"\s*{head_pattern(arguments.begin)}")
         self._tagged_end = re.compile(rf"\s*{pattern(syntax.tail)}")
-        self._on_lines = parameters.begin.endswith("\n")  # line breaks separate a value from its tags
-        self._end_tag = parameters.end.rstrip()  # with the line break before it, which a text may have elsewhere
+        self._on_lines = arguments.begin.endswith("\n")  # line breaks separate a value from its tags
+        self._end_tag = arguments.end.rstrip()  # with the line break before it, which a text may have elsewhere
+        self._value_ends = [self._end_tag, SECTION[0]] if arguments.sections else [self._end_tag]
         self._schemas = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
         self._properties: Mapping[str, Any] = {}
         self._value = Until([])
@@ -109,7 +135,7 @@ class TaggedCallParser(CallParser):
             self._emit_key(found["name"], out)
             schema = self._properties.get(found["name"], {})
             self._is_text = isinstance(schema, dict) and schema.get("type") == "string"
-            self._value, self._raw, self._at_begin = Until([self._end_tag]), "", self._on_lines
+            self._value, self._raw, self._at_begin = Until(self._value_ends), "", self._on_lines
             if self._is_text:
                 self._emit_arguments('"', out)
             self._state = self._in_value
@@ -130,6 +156,9 @@ class TaggedCallParser(CallParser):
         else:
             self._raw += before
         if marker is None:
+            return rest
+        if marker in SECTION:
+            self._value = Until([SECTION[1]] if marker == SECTION[0] else self._value_ends)
             return rest
         self._emit_arguments('"' if self._is_text else self._as_json(), out)
         self._state = self._between

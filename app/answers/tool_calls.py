@@ -1,21 +1,50 @@
-"""Tool calls in the text of an answer: the syntax of each kind of model, and an incremental parser."""
+"""Tool calls in the text of an answer: how they are written, and an incremental parser."""
+
+from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from app.answers.parsing import Until
+from app.constrain.ebnf import Grammar, literal
 from app.openai.answers import Delta
+from app.openai.tools import Tool
+
+# In a head: the tool's name; the call's id, which the model chooses; and the call's number.
+NAME, ID, NUMBER = "%s", "%i", "%d"
+_PATTERNS = {NAME: r"\s*(?P<name>[^\"\s<>\[\]{}]+)\s*", ID: r"\s*(?P<id>\w+)\s*", NUMBER: r"\s*\d+\s*"}
+_RULES = {ID: "[a-zA-Z0-9]{9}", NUMBER: "[0-9]{1,3}"}  # ids as Mistral's
 
 
 @dataclass(frozen=True)
-class Parameters:
-    """How each argument is written (tagged_calls.py): begin(key), the value, end."""
+class Arguments:
+    """How a call's arguments are written: as JSON, unless a subclass says otherwise."""
 
-    begin: str  # %s: the key
-    end: str
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Texts around arguments, which may be control tokens."""
+        return ()
+
+    def with_json(self, syntax: CallSyntax) -> CallSyntax:
+        """The syntax of calls with JSON, for schemas that other arguments cannot follow."""
+        return syntax
+
+    def rule(self, grammar: Grammar, syntax: CallSyntax, tool: Tool) -> str | None:
+        """The rule of a call, from its head to its tail. None: only JSON can follow the tool's schema."""
+        return None
+
+    def as_text(self, syntax: CallSyntax, calls: list[Any]) -> str:
+        """Calls of an earlier answer, for a template that does not write calls."""
+        return _as_text(self.with_json(syntax), calls)
+
+    def parser(
+        self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = ""
+    ) -> CallParser:
+        """The parser of an answer. `prefix`: the end of the prompt that belongs to the answer's syntax."""
+        return CallParser(syntax, new_id, prefix)
 
 
 @dataclass(frozen=True)
@@ -27,17 +56,16 @@ class CallSyntax:
 
     name: str
     trigger: str
-    head: str  # %s: the tool's name
+    head: str  # with NAME; ID and NUMBER where calls have them
     tail: str = ""
     opening: str = ""
     joint: str | None = None  # between two calls of one block; None: a block has one call
     closing: str = ""
     between: str = ""  # between two blocks
     at_start: bool = False  # calls appear only at the start of an answer
+    alone: bool = False  # an answer has one call
     wrappers: tuple[str, ...] = ()  # markers around content; dropped
-    arguments: Literal["json", "tagged", "python", "gemma"] = "json"  # tagged_calls.py, python_calls.py, gemma_calls.py
-    parameters: Parameters | None = None  # of tagged arguments
-    quote: str = ""  # around texts, where it is a token of its own
+    arguments: Arguments = Arguments()
 
 
 def pattern(text: str) -> str:
@@ -46,12 +74,27 @@ def pattern(text: str) -> str:
     return r"\s*".join(re.escape(p) for p in parts if not p.isspace())
 
 
-def as_text(syntax: CallSyntax, calls: list[Any]) -> str:
-    """Calls of an earlier answer, with arguments in JSON, for a template that does not write calls."""
+def head_pattern(head: str) -> str:
+    """A pattern that matches a head with any name and id, as the groups "name" and "id"."""
+    return "".join(_PATTERNS.get(part) or pattern(part) for part in _parts(head))
+
+
+def head_rule(head: str, name: str) -> str:
+    """The rule of the head of a call of the tool `name`."""
+    return " ".join(_RULES.get(part) or literal(part) for part in _parts(head.replace(NAME, name)))
+
+
+def _parts(head: str) -> list[str]:
+    return [part for part in re.split(f"({NAME}|{ID}|{NUMBER})", head) if part]
+
+
+def _as_text(syntax: CallSyntax, calls: list[Any]) -> str:
+    """Calls of an earlier answer, with arguments in JSON."""
     written, joint = [], f"{syntax.between}{syntax.trigger}" if syntax.joint is None else syntax.joint
-    for call in calls:
+    for i, call in enumerate(calls):
         function = call.get("function", {})
-        head = syntax.head.replace("%s", str(function.get("name")))
+        name = json.dumps(str(function.get("name")), ensure_ascii=False)[1:-1]
+        head = syntax.head.replace(NAME, name).replace(ID, str(call.get("id", ""))).replace(NUMBER, str(i))
         arguments = function.get("arguments") or {}
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         written.append(f"{head}{text}{syntax.tail}")
@@ -107,8 +150,7 @@ class CallParser:
         """`prefix`: the end of the prompt that belongs to the answer's syntax."""
         self._syntax, self._new_id = syntax, new_id
         self._until = Until([syntax.trigger, *syntax.wrappers])
-        name = r"\s*(?P<name>[^\"\s<>\[\]{}]+)\s*"
-        head = name.join(map(pattern, syntax.head.split("%s")))
+        head = head_pattern(syntax.head)
         self._head = re.compile(rf"\s*{pattern(syntax.opening)}\s*{head}\s*(?=\{{)")
         tail = rf"\s*{pattern(syntax.tail)}\s*" if syntax.tail else r"\s*"
         self._end = re.compile(tail + pattern(syntax.closing))
@@ -118,6 +160,7 @@ class CallParser:
         self._blanks = ""  # whitespace held back: dropped before a call
         self._json = JsonEnd()
         self._calls = 0
+        self._ids = set[str]()  # that the model has chosen
         self._n_arguments = 0  # of the call that arrives, where they come one by one
         self._called = False  # a call has just ended
         if prefix:
@@ -191,16 +234,18 @@ class CallParser:
         self._state, rest, self._buffer = self._free, self._buffer, ""
         return rest
 
-    def _short(self, sought: "re.Pattern[str]") -> "re.Match[str] | None":
+    def _short(self, sought: re.Pattern[str]) -> re.Match[str] | None:
         """The match at the buffer's start. A longer one than MAX_HEAD is none, however the text was cut."""
         found = sought.match(self._buffer)
         return None if found is None or found.end() > self.MAX_HEAD else found
 
-    def _begin(self, found: "re.Match[str]", out: list[Delta]) -> str:
+    def _begin(self, found: re.Match[str], out: list[Delta]) -> str:
         rest, self._buffer = self._buffer[found.end() :], ""
-        name = found["name"]
-        call = {"index": self._calls, "id": self._new_id(), "type": "function"}
-        out.append({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]})
+        chosen = found.groupdict().get("id")
+        call_id = self._new_id() if chosen is None or chosen in self._ids else chosen
+        self._ids.add(call_id)
+        call = {"index": self._calls, "id": call_id, "type": "function"}
+        out.append({"tool_calls": [{**call, "function": {"name": found["name"], "arguments": ""}}]})
         self._calls, self._n_arguments = self._calls + 1, 0
         self._json, self._state, self._blanks = JsonEnd(), self._arguments, ""
         return rest

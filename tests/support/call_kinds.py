@@ -45,6 +45,8 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "mistral": ("[TOOL_CALLS]", f'[TOOL_CALLS][{{"name": "weather", "arguments": {PARIS}}}, '
                 f'{{"name": "weather", "arguments": {ROME}}}]', True),
     "mistral-args": ("[TOOL_CALLS][ARGS]", f"[TOOL_CALLS]weather[ARGS]{PARIS}[TOOL_CALLS]weather[ARGS]{ROME}", True),
+    "mistral-ids": ("[TOOL_CALLS][CALL_ID][ARGS]", f"[TOOL_CALLS]weather[CALL_ID]aB3dE6gH9[ARGS]{PARIS}"
+                    f"[TOOL_CALLS]weather[CALL_ID]000000001[ARGS]{ROME}", True),
     "functionary": (">>>all\\n", f">>>weather\n{PARIS}>>>weather\n{ROME}", True),
     "function-tag": ("<function=x></function> python_tag",
                      f"<function=weather>{PARIS}</function><function=weather>{ROME}</function>", True),
@@ -81,6 +83,13 @@ KINDS: dict[str, tuple[str, str, bool]] = {
         "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n", "\n"), True),
     "glm-4.7": ("<tool_call> </arg_key><arg_value>", tagged(
         "<tool_call>weatherARGUMENTS</tool_call>", "<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>", ""), True),
+    "minicpm": ('<function name=" <param name=" <![CDATA[', tagged(
+        '<function name="weather">ARGUMENTS</function>', '<param name="KEY">VALUE</param>', "\n"), True),
+    "kimi": ("<|tool_calls_section_begin|> functions.",
+             f"<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{PARIS}"
+             f"<|tool_call_end|><|tool_call_begin|>functions.weather:1<|tool_call_argument_begin|>{ROME}"
+             "<|tool_call_end|><|tool_calls_section_end|>", True),
+    "gigachat": ("<|function_call|>", f'<|function_call|>{{"name": "weather", "arguments": {PARIS}}}', True),
     "harmony": ("<|channel|><|message|>",
                 f"<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{PARIS}", False),
 }  # fmt: skip

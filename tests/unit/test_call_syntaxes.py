@@ -96,6 +96,71 @@ def test_json_takes_the_place_of_tags(kind: str) -> None:
         assert calls_of(parsed(parser, answer, seed)) == [("f", '{"text": "abc", "list": [1]}')]
 
 
+def test_texts_in_sections() -> None:
+    """MiniCPM5's texts with <, & or line breaks stand in a CDATA section, which may have the end tag in it."""
+    unit = {"type": "string", "enum": ["c", "<f>"]}
+    found = of_values("minicpm", VALUES | {"properties": VALUES["properties"] | {"unit": unit}})  # type: ignore[operator]
+    begin, end = '<function name="f">', "</function>"
+    text, items = '<param name="text">{}</param>', '<param name="list">{}</param>'
+    section, inner = "<![CDATA[{}]]>", ' a\n"b" <x> & </param> ]] '
+    good = {
+        text.format('a "b" > c') + items.format("[1, 2]"): {"text": 'a "b" > c', "list": [1, 2]},
+        text.format(section.format(inner)) + items.format("[]"): {"text": inner, "list": []},
+        f'{text.format("")}<param name="unit">{section.format("<f>")}</param>{items.format("[]")}': {
+            "text": "", "unit": "<f>", "list": [],
+        },
+    }  # fmt: skip
+    bad = [text.format(char) + items.format("[]") for char in ("<", "&", "\n", section.format("a]]>"))]
+    bad.append(f'{text.format("")}<param name="unit"><f></param>{items.format("[]")}')
+    (result,) = run([{"grammar": rules_of(found, None), "texts": [begin + each + end for each in (*good, *bad)]}])
+    assert result["texts"] == [True] * len(good) + [False] * len(bad)
+    also = {text.format(section.format("a]]") + section.format(">b")): {"text": "a]]>b"}}
+    for written, want in (good | also).items():
+        for seed in range(60):
+            ((name, arguments),) = calls_of(parsed(found.parser("", True), begin + written + end, seed))
+            assert (name, json.loads(arguments)) == ("f", want)
+
+
+def test_json_takes_the_place_of_sections() -> None:
+    limited = VALUES | {"properties": VALUES["properties"] | {"text": {"type": "string", "maxLength": 3}}}  # type: ignore[operator]
+    answer = '<function name="f">{"text": "abc", "list": [1]}</function>'
+    texts = [answer, answer.replace("abc", "abcd"), '<function name="f"><param name="text">abc</param></function>']
+    (result,) = run([{"grammar": rules_of(of_values("minicpm", limited), None), "texts": texts}])
+    assert result["texts"] == [True, False, False]
+    for seed in range(20):
+        parser = of_values("minicpm", VALUES).parser("", True)
+        assert calls_of(parsed(parser, answer, seed)) == [("f", '{"text": "abc", "list": [1]}')]
+
+
+def test_a_model_chooses_the_ids_of_its_calls() -> None:
+    found = dialect("mistral-ids", tool_choice="required")
+
+    def call(call_id: str) -> str:
+        return f"[TOOL_CALLS]weather[CALL_ID]{call_id}[ARGS]{ROME}"
+
+    first, second = "aB3dE6gH9", "000000001"
+    bad = [call(first[:8]), call(first + "a"), call("aB3dE6g_9"), call(""), f"[TOOL_CALLS]weather[ARGS]{ROME}"]
+    (result,) = run([{"grammar": rules_of(found, None), "texts": [call(first), *bad]}])
+    assert result["texts"] == [True, *[False] * len(bad)]
+    for seed in range(20):
+        message = parsed(found.parser("", True), call(first) + call(second) + call(first), seed)
+        ids = [each["id"] for each in message["tool_calls"]]
+        assert ids[:2] == [first, second]
+        assert ids[2] not in ids[:2]  # each has one of its own, to which its result refers
+        assert len(ids[2]) == len(first)
+    said: list[dict[str, Any]] = [*HI, {"role": "assistant", "content": "", "tool_calls": message["tool_calls"]}]
+    text = template("mistral-ids").render(found.messages(said))
+    assert text == f"Hi{call(first)}{call(second)}{call(ids[2])}"
+
+
+def test_an_answer_of_gigachat_has_one_call() -> None:
+    call = f'<|function_call|>{{"name": "weather", "arguments": {ROME}}}'
+    for choice in ("required", "auto"):
+        rules = rules_of(dialect("gigachat", tool_choice=choice), None)
+        (result,) = run([{"grammar": rules, "texts": [call, call + call]}])
+        assert result["texts"] == [True, False]
+
+
 def test_calls_of_python() -> None:
     found = of_values("lfm2", VALUES)
     begin, end = "<|tool_call_start|>[f(", ")]<|tool_call_end|>"
