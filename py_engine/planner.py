@@ -97,7 +97,7 @@ from py_engine.plan.lists import (
     plain,
 )
 from py_engine.plan.ops import Ops
-from py_engine.plan.packing import packed, packs_prompts
+from py_engine.plan.packing import may_have_gaps, packed, packs_prompts
 from py_engine.plan.pages import PAGE, shift_index
 from py_engine.plan.plan import Buffer, DraftsFor, Plan
 from py_engine.plan.pooling import last_rows
@@ -238,6 +238,8 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
     cfg, prefill = parts.cfg, ops_of(PREFILL, plan.batch)
     x = prompt_end = parts.layers(prefill)
     if not plan.encodes_prompts:  # else the decoder alone reads what the encoder computes
+        if PACKED not in plan.lists:  # else adapters are added: the batches stay as they are
+            plan.packs_prefixes = may_have_gaps(prefill.ops)
         plan.lists[prefill.list_of(PACKED)] = packed(plan, prefill.ops)
         plan.embedding = embedding.add_lists(cfg, parts.header, parts.weights, prefill, x)
     if not cfg.causal and not cfg.diffusion:

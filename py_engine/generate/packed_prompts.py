@@ -12,7 +12,7 @@ from py_engine.generate.prompt_parts import PromptPart, prompt_part
 from py_engine.generate.prompt_slices import part_ms
 from py_engine.generate.running_sequence import RunningSequence, ScheduledWork
 from py_engine.plan.lists import PREFILL_END
-from py_engine.plan.packing import PackedPrompt, filled_prompts, packed_prompts
+from py_engine.plan.packing import PackedPrompt, packed_prompts, padded_prompts
 from py_engine.plan.pages import pages_for
 from py_engine.plan.plan import Plan
 from py_engine.runners import PackingRunner, Row, Runner
@@ -87,8 +87,8 @@ def _whole(sequence: RunningSequence, runner: Runner) -> PromptPart | None:
 def _fitting(prompts: Sequence[RunningSequence], plan: Plan, most: int) -> list[tuple[RunningSequence, PackedPrompt]]:
     """The first prompt and others that fit into a batch of `most` tokens and the positions of one context.
 
-    The batch begins with the prompt that has most pages in common with others. In a batch without gaps, the unused
-    tokens between prompts take one row of the results, so a small batch has a row less for prompts.
+    The batch begins with the prompt that has most pages in common with others. In a batch without gaps, the padding
+    between prompts takes one row of the results, so a small batch has a row less for prompts.
     """
     rows = min(MOST_PROMPTS, plan.max_small_batch - (not plan.packs_prefixes))
     leader = _with_most_in_common(prompts[:rows])
@@ -143,7 +143,7 @@ def _feed(unit: Sequence[tuple[RunningSequence, PackedPrompt]], runner: PackingR
     if runner.plan.packs_prefixes:
         batch = packed_prompts(prompts, page)
     else:
-        batch = filled_prompts([prompt.ids for prompt in prompts], page)
+        batch = padded_prompts([prompt.ids for prompt in prompts], page)
     runner.feed_prompts(batch, [Row(one.cache.number, prompt.end - 1) for one, prompt in unit])
     return len(batch.ids)
 

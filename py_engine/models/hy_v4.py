@@ -12,7 +12,7 @@ from py_engine.files.gguf_header import Header
 from py_engine.models import decoder, deepseek2
 from py_engine.models.common import dimension, natural, number, per_layer_limits
 from py_engine.models.decoder import Layer
-from py_engine.models.hyper_connections import feed_forward
+from py_engine.models.hyper_connections import ffn_output
 from py_engine.models.indexer import index_shape, own_indices
 from py_engine.plan import streams
 from py_engine.plan.cache import Cache
@@ -78,7 +78,7 @@ def build(cfg: Config, w: Weights, ops: Ops, ropes: list[Rope], caches: list[Cac
         attended = layer.attention(streams.merge(ops, rows, weights), caches[i])
         streams.spread(ops, layer.project_attention(attended), rows, weights, cfg.stream_factor)
         weights = _weights(cfg, w, ops, rows, layer.b + "hc_ffn", 2)
-        out = feed_forward(layer, streams.merge(ops, rows, weights))
+        out = ffn_output(layer, streams.merge(ops, rows, weights))
         streams.spread(ops, out, rows, weights, cfg.stream_factor)
         ops.layer_ends.append((len(ops.ops), rows.rows))  # as in llama.cpp, control vectors change nothing
     return streams.merge(ops, rows, _weights(cfg, w, ops, rows, "output_hc", 1))

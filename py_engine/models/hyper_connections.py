@@ -72,7 +72,7 @@ def append_layers(
         out = attention(layer, i, streams.merge(ops, rows, weights))
         mixed_streams.remix(ops, out, rows, weights, mixed.rounds)
         weights = _weights(cfg, w, ops, rows, layer.b + "hc_ffn")
-        out = feed_forward(layer, streams.merge(ops, rows, weights))
+        out = ffn_output(layer, streams.merge(ops, rows, weights))
         mixed_streams.remix(ops, out, rows, weights, mixed.rounds)
         if n % GROUP and ops.adapters.directions:
             message = f"Control vectors of {n} values are not supported in {mixed.model}."
@@ -89,7 +89,7 @@ def _weights(cfg: config.Config, w: Weights, ops: Ops, rows: Streams, name: str)
     return mixed_streams.weights(ops, rows, matrix, terms, cfg.eps)
 
 
-def feed_forward(layer: Layer, x: Buffer) -> Buffer:
+def ffn_output(layer: Layer, x: Buffer) -> Buffer:
     """The output of the layer's experts, or of its network: (n, n_embd)."""
     cfg, w, ops = layer.cfg, layer.w, layer.ops
     if not cfg.mixture or layer.b + "ffn_gate_inp.weight" not in w:

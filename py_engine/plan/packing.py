@@ -13,7 +13,7 @@ also holds, after the segments,
     filled     (pages of a context): the position after the last one of each listed page that has keys and values
     prefixes   (tokens, PREFIX_WORDS): positions of a token's prefix, and the positions in gaps before the token
 
-Plans with kernels that cannot skip gaps pack whole prompts only, with unused tokens between them.
+Plans with kernels that cannot skip gaps pack whole prompts only, with padding between them.
 """
 
 from __future__ import annotations
@@ -85,19 +85,17 @@ def packed_params(plan: Plan) -> dict[str, int]:
 
 
 def packed(plan: Plan, ops: Sequence[Op]) -> list[Op]:
-    """The ops of a list for packed batches. The plan's first such list decides plan.packs_prefixes."""
-    with_segments = [has_param(op.kernel, "PACKED") for op in ops]
-    if plan.lists.get(PACKED) is None:
-        plan.packs_prefixes = all(
-            (op.kernel in WITH_GAPS or not segments) and _knows_gaps(op.params)
-            for op, segments in zip(ops, with_segments, strict=True)
-        )
+    """The ops of a list for packed batches."""
     params = packed_params(plan)
-    pairs = zip(ops, with_segments, strict=True)
-    return [replace(op, params=op.params | params) if segments else op for op, segments in pairs]
+    return [replace(op, params=op.params | params) if has_param(op.kernel, "PACKED") else op for op in ops]
 
 
-def _knows_gaps(params: Mapping[str, int | float | str]) -> bool:
+def may_have_gaps(ops: Sequence[Op]) -> bool:
+    """Whether the positions of a batch for these ops may have gaps."""
+    return all((op.kernel in WITH_GAPS or not has_param(op.kernel, "PACKED")) and _skips_gaps(op.params) for op in ops)
+
+
+def _skips_gaps(params: Mapping[str, int | float | str]) -> bool:
     return bool(params.get("CAUSAL", 1)) and not any(params.get(name) for name in WITHOUT_GAPS)
 
 
@@ -136,10 +134,10 @@ def packed_prompts(prompts: Sequence[PackedPrompt], page: int) -> PackedBatch:
     return PackedBatch(position, ids, segments, last=True, long=False, filled=filled, prefixes=prefixes)
 
 
-def filled_prompts(prompts: Sequence[list[int]], page: int) -> PackedBatch:
+def padded_prompts(prompts: Sequence[list[int]], page: int) -> PackedBatch:
     """Whole prompts as one batch without gaps, each from a new page on. Row i of the results is prompt i's.
 
-    The tokens that fill the last page of a prompt are a segment of their own; the row of all these segments follows
+    The padding at the end of a prompt's last page is a segment of their own; the row of all these segments follows
     those of the prompts.
     """
     ids, segments = array("I"), array("I")

@@ -19,7 +19,7 @@ from py_engine.plan.lists import (
     SMALL_BATCH_LOGITS,
     pool,
 )
-from py_engine.plan.packing import PackedBatch, PackedPrompt, filled_prompts, packed_batches, packed_prompts
+from py_engine.plan.packing import PackedBatch, PackedPrompt, packed_batches, packed_prompts, padded_prompts
 from py_engine.plan.pages import PREFIX_WORDS, SEGMENT_WORDS, pages_for
 from py_engine.plan.pooling import NAMES
 from tests.support.cpu_models import GOLDEN, load
@@ -118,7 +118,7 @@ def test_packed_sequences_do_not_see_each_other(path: Path) -> None:
 )
 def test_every_prompt_of_a_batch_without_gaps_begins_with_a_page(prompts: list[list[int]], page: int) -> None:
     """Tokens between two prompts see only each other, and have a row that no prompt has."""
-    batch = filled_prompts(prompts, page)
+    batch = padded_prompts(prompts, page)
     segments = np.array(batch.segments).reshape(-1, SEGMENT_WORDS)
     assert len(batch.ids) == len(segments) <= sum(-(-len(prompt) // page) * page for prompt in prompts)
     at = 0
@@ -205,7 +205,7 @@ def test_packed_prompts_have_the_logits_of_each_alone(name: str) -> None:
     if model.plan.packs_prefixes:
         batch = packed_prompts([PackedPrompt(ids) for ids in prompts], page)
     else:
-        batch = filled_prompts(prompts, page)
+        batch = padded_prompts(prompts, page)
     pages, begin = list[list[int]](), 0
     for ids in prompts:
         end = begin + pages_for(len(ids), page)

@@ -20,7 +20,7 @@ from py_engine.plan import kernels
 from py_engine.plan.cache import GROUP, Cache, make_cache, page_group
 from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops
-from py_engine.plan.packing import NO_END, PackedPrompt, packed, packed_prompts
+from py_engine.plan.packing import NO_END, PackedPrompt, may_have_gaps, packed, packed_prompts
 from py_engine.plan.pages import (
     MAX_GROUPS,
     PREFIX_WORDS,
@@ -186,6 +186,7 @@ class Bench:
     def host(self, ops: Ops) -> dict[str, np.ndarray]:
         """Run every op with numpy: the buffers afterwards."""
         if self.packed:
+            self.plan.packs_prefixes = may_have_gaps(ops.ops)
             ops.ops[:] = packed(self.plan, ops.ops)
         for b in self.plan.buffers.values():
             if b.name not in self.data:
