@@ -3,7 +3,6 @@
 Needs the names of engine_globals.js.
 """
 
-import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import js
 from pyodide.ffi import JsException, to_js
 
 from app.models.progress import OnProgress
+from app.recently_read import RecentlyRead
 from py_engine.errors import WispError
 from py_engine.options import LoadOptions
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from app.models.projector import LoadedProjector
 
 
-PDF_TEXTS = 8  # that are cached at most
-_pdf_texts: dict[str, str] = {}  # SHA-256 -> text, the one used last at the end
+# What pages have read: the next turns of a chat have the same files.
+_pdf_texts = RecentlyRead[str](8)
+_frames = RecentlyRead[list[tuple[float, bytes]]](2)
 
 
 class ModelPlatform:
@@ -73,26 +74,18 @@ class ModelPlatform:
             ) from None
 
     async def read_pdf(self, data: bytes) -> str:
-        """The text of a PDF file, which a page reads. Cached: the next turns of a chat have the same files."""
-        key = hashlib.sha256(data).hexdigest()
-        try:
-            text = _pdf_texts.pop(key, None) or await _pdf_text(data)
-        except JsException as error:
-            raise ValueError(str(error).splitlines()[0].removeprefix("Error: ")) from None
-        _pdf_texts[key] = text
-        if len(_pdf_texts) > PDF_TEXTS:
-            del _pdf_texts[next(iter(_pdf_texts))]
-        return text
+        """The text of a PDF file, which a page reads."""
+        return await _pdf_texts.get((data,), lambda signal: js.wispReadPdf(to_js(data), signal), str)
+
+    async def read_video(self, data: bytes, fps: float, most: int) -> list[tuple[float, bytes]]:
+        """Pictures of a video, which a page decodes."""
+
+        def frames(found: Any) -> list[tuple[float, bytes]]:
+            return [(frame.seconds, frame.bytes.to_bytes()) for frame in found]
+
+        key = (data, fps, most)
+        return await _frames.get(key, lambda signal: js.wispReadVideo(to_js(data), fps, most, signal), frames)
 
     async def load_grammar(self, instance: int) -> Any:
         """Import grammar.js on first use. Each instance has a WebAssembly module and memory of its own."""
         return await js.wispImport(f"{js.wispAssets.grammar}#{instance}")
-
-
-async def _pdf_text(data: bytes) -> str:
-    """The text of a PDF file. A page stops reading it where this is cancelled."""
-    controller = js.AbortController.new()
-    try:
-        return str(await js.wispReadPdf(to_js(data), controller.signal))
-    finally:
-        controller.abort()

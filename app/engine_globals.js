@@ -10,6 +10,7 @@
  *   wispMedia        () => Promise; imports py_engine/media/media.js on first use
  *   wispDecodeSound  (bytes, rate) => Promise<Float32Array>, mono, so many samples a second
  *   wispReadPdf      (bytes, signal) => Promise<string>, the text; only where pages are
+ *   wispReadVideo    (bytes, fps, most, signal) => Promise<{seconds, bytes}[]>, pictures; only where pages are
  *   wispStartTrial   (url) => Trial | null, of app/answers/grammar_trial.js; only where pages are
  *   wispLoadPackage  (name) => Promise; loads a compiled wheel (numpy) on first use
  *   wispImport       (url) => Promise; imports a JavaScript module
@@ -31,7 +32,7 @@ import * as wispTextStore from "./text_store.js";
  *
  * @param {EngineAssets} assets
  * @param {(name: string) => Promise<unknown>} loadPackage
- * @param {Record<string, (...given: any) => any>} others what pages do for a worker: wispDecodeSound, wispReadPdf, wispStartTrial
+ * @param {Record<string, (...given: any) => any>} others what pages do for a worker: wispDecodeSound, wispReadPdf, wispReadVideo, wispStartTrial
  */
 export function provide(assets, loadPackage, others) {
   makeSpaceBy(wispShards.freePrefixes);

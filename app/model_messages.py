@@ -12,7 +12,7 @@ from app.models.loaded import Loaded
 from app.models.projector import ChunkedPrompt
 from app.models.registry import Models
 from app.openai import formats
-from app.openai.pdf import with_pdf_texts
+from app.openai.page_files import PageReader, with_files_read
 from app.openai.requests import chat_request
 from py_engine.errors import WispError
 from py_engine.text.chat_template import ChatTemplate
@@ -20,20 +20,14 @@ from py_engine.text.chat_template import ChatTemplate
 _TEMPLATE_OPTIONS = ("tools", "documents", "template", "addGenerationPrompt")
 
 
-class Platform(Protocol):
+class Platform(PageReader, Protocol):
     """What the browser does for these handlers."""
 
     async def load_grammar(self, instance: int) -> Any:
         """An instance of grammar.js as a module."""
 
-    async def fetch_media(self, url: str) -> bytes:
-        """The picture or sound at an address."""
-
     async def read_media(self, file: Any) -> bytes:
         """The bytes of a file of the browser. WispError invalid_type for anything else."""
-
-    async def read_pdf(self, data: bytes) -> str:
-        """The text of a PDF file. ValueError with the reason where it cannot be read."""
 
 
 class ModelMessages:
@@ -99,7 +93,7 @@ class ModelMessages:
 
     async def _count_tokens(self, fields: Fields, call: Call) -> dict[str, int | None]:
         body = fields.get("request")
-        body = await call.job.run(with_pdf_texts(body, self._platform.read_pdf))
+        body = await call.job.run(with_files_read(body, self._platform))
         request = chat_request(body)
         assert isinstance(body, dict)
         async with self._held(body, call) as model:

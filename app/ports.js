@@ -12,8 +12,8 @@
  *   from the worker  "hello" {lock, gpu}: the Web Lock that the worker holds while it runs; whether it has WebGPU
  *                    "dead" {message}: why it ends now
  *                    "downloads": it needs a page's download workers
- *                    "decodeSound" {bytes, rate, answer}, "readPdf" {bytes, answer}: a page reads the file, and posts {result} or {error} to the port;
- *                    a message on the port stops it
+ *                    "decodeSound" {bytes, rate, answer}, "readPdf" {bytes, answer}, "readVideo" {bytes, fps, most, answer}: a page
+ *                    reads the file, and posts {result} or {error} to the port; a message on the port stops it
  *                    "trial" {url, port, control}: a page starts a worker with that script, gives it the port, and ends
  *                    it at a message on `control`; it posts one there if the script does not load
  *                    "compute": it needs a compute worker of the page
@@ -65,10 +65,10 @@ export class Ports {
   }
 
   /**
-   * Lets a page read a file. It decodes sound, since workers have no audio context, to mono; of a PDF file it
-   * gives the text, since its reader starts a worker.
-   * @param {"decodeSound" | "readPdf"} kind @param {Uint8Array} bytes of the file
-   * @param {{ rate?: number }} how samples of sound a second
+   * Lets a page read a file. It decodes sound, since workers have no audio context, to mono; of a video, since they have
+   * no such element, it gives pictures; of a PDF file, whose reader starts a worker, the text.
+   * @param {"decodeSound" | "readPdf" | "readVideo"} kind @param {Uint8Array} bytes of the file
+   * @param {{ rate?: number, fps?: number, most?: number }} how samples of sound or pictures a second; most pictures
    * @param {AbortSignal} [signal] @returns {Promise<any>}
    */
   askToRead(kind, bytes, how, signal) {

@@ -31,6 +31,7 @@ async function boot(assets, report) {
   provide(assets, loadPackage, {
     wispDecodeSound: (bytes, rate) => ports.askToRead("decodeSound", bytes, { rate }),
     wispReadPdf: (bytes, signal) => ports.askToRead("readPdf", bytes, {}, signal),
+    wispReadVideo: (bytes, fps, most, signal) => ports.askToRead("readVideo", bytes, { fps, most }, signal),
     wispStartTrial: (url) => ports.startTrial(url),
   });
   const gc = pyodide.pyimport("gc");

@@ -13,7 +13,7 @@ from app.models.loaded import Loaded
 from app.models.registry import Models
 from app.openai.converted import Converted
 from app.openai.endpoints import ENDPOINTS
-from app.openai.pdf import with_pdf_texts
+from app.openai.page_files import PageReader, with_files_read
 from app.openai.requests import ChatRequest, CompletionRequest
 
 Handler = Callable[[Fields, Call], Awaitable[Any]]
@@ -21,20 +21,14 @@ DONE: Any = object()  # a handler's result after a streamed answer
 _PATH = "_answers"  # attribute of a handler: the path of the endpoint that it answers
 
 
-class Platform(Protocol):
+class Platform(PageReader, Protocol):
     """What the browser does for these handlers."""
 
     async def load_grammar(self, instance: int) -> Any:
         """An instance of grammar.js as a module."""
 
-    async def fetch_media(self, url: str) -> bytes:
-        """The picture or sound at an address."""
-
     async def read_media(self, file: Any) -> bytes:
         """The bytes of a file of the browser. WispError invalid_type for anything else."""
-
-    async def read_pdf(self, data: bytes) -> str:
-        """The text of a PDF file. ValueError with the reason where it cannot be read."""
 
 
 def answers(path: str) -> Callable[[Any], Any]:
@@ -77,9 +71,9 @@ class Handlers:
         """The model that a request names, pinned. It may run requests meanwhile."""
         return self.models.hold(model_name(body), call.job, call.progress)
 
-    async def with_pdf_texts(self, fields: Fields, call: Call) -> Any:
-        """The request with texts in place of its PDF files. An abort ends the reading."""
-        return await call.job.run(with_pdf_texts(fields.get("request"), self.platform.read_pdf))
+    async def with_files_read(self, fields: Fields, call: Call) -> Any:
+        """The request with texts and pictures in place of files that pages read. An abort ends the reading."""
+        return await call.job.run(with_files_read(fields.get("request"), self.platform))
 
     async def answered(self, request: ChatRequest | CompletionRequest, fields: Fields, call: Call) -> Any:
         """Answer a chat or complete prompts."""

@@ -18,7 +18,7 @@ class OpenAIHandlers(Handlers):
     @answers("v1/chat/completions")
     async def chat(self, fields: Fields, call: Call) -> Any:
         """Answer a chat."""
-        body = await self.with_pdf_texts(fields, call)
+        body = await self.with_files_read(fields, call)
         return await self.answered(chat_request(body), fields, call)
 
     @answers("v1/completions")
@@ -29,7 +29,7 @@ class OpenAIHandlers(Handlers):
     @answers("v1/responses")
     async def respond(self, fields: Fields, call: Call) -> Any:
         """Make a response."""
-        body = await self.with_pdf_texts(fields, call)
+        body = await self.with_files_read(fields, call)
         return await self.converted(responses_request(body), fields, call)
 
     @answers("v1/audio/transcriptions")

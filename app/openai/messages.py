@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from app.openai.fields import Json, boolean, whole, wrong_type, wrong_value
+from app.openai.fields import Json, boolean, unsupported, whole, wrong_type, wrong_value
 from app.openai.files import with_texts
 from app.openai.media import TYPES as MEDIA_TYPES
 from app.openai.media import MediaPart, from_base64, media_part
+from app.openai.video import TYPES as VIDEO_TYPES
 from py_engine.errors import WispError
 
 MARKER = "<__media__>"  # of a medium in a completion's prompt, as in llama.cpp
@@ -115,8 +116,11 @@ def _check_part(part: Json, path: str, role: str) -> None:
         if not isinstance(part.get("refusal"), str):
             raise wrong_type(f"{path}.refusal", "a string", part.get("refusal"))
         return
+    if kind in VIDEO_TYPES:
+        what = "a video, which only messages of users and tools have, and only Wisp's pages decode"
+        raise unsupported(f"{path} is {what}: send pictures of it, in parts of the type image_url.", path)
     if kind != "text":
-        known = "'text', 'image_url', 'input_audio' or 'file'"
+        known = "'text', 'image_url', 'input_audio', 'input_video' or 'file'"
         raise wrong_value(f"{path}.type is {kind!r}; it must be {known}.", f"{path}.type")
     if not isinstance(part.get("text"), str):
         raise wrong_type(f"{path}.text", "a string", part.get("text"))

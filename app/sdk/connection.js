@@ -3,6 +3,7 @@ import { record } from "./journal.js";
 import { decodeSound } from "./sound.js";
 import { ChunkStream } from "./stream.js";
 import { lendTrialWorker } from "./trial.js";
+import { readVideo } from "./video.js";
 
 /**
  * @typedef {object} Progress
@@ -288,6 +289,7 @@ export class Connection {
     const { kind } = message;
     if (kind === "downloads") return this.onDownloads();
     if (kind === "decodeSound") return void decodeSound(message);
+    if (kind === "readVideo") return void readVideo(message);
     if (kind === "readPdf") return this.onPdf(message);
     if (kind === "trial") return lendTrialWorker(message);
     if (kind === "compute") return this.onCompute();

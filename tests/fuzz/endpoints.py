@@ -29,6 +29,9 @@ class Browser(Platform):
     async def read_pdf(self, data: bytes) -> str:
         raise ValueError("it is damaged")
 
+    async def read_video(self, data: bytes, fps: float, most: int) -> list[tuple[float, bytes]]:
+        return [(fps, data)] * most
+
     async def load_grammar(self, instance: int) -> Any:
         return Masks()
 

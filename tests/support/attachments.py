@@ -53,6 +53,7 @@ def transfer_of(page: Page, *files: tuple[str, str, bytes]) -> JSHandle:
 
 
 def clear(page: Page) -> None:
-    for button in attached(page).get_by_role("button").all():
-        button.click()
+    buttons = attached(page).get_by_role("button")
+    for _ in range(buttons.count()):
+        buttons.first.click()
     expect(page.locator("#attachments")).to_be_hidden()

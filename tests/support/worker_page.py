@@ -196,6 +196,9 @@ class Platform:
     async def read_pdf(self, data: bytes) -> str:
         raise AssertionError("no test here needs it")
 
+    async def read_video(self, data: bytes, fps: float, most: int) -> list[tuple[float, bytes]]:
+        raise AssertionError("no test here needs it")
+
     async def read_text(self, name: str) -> str | None:
         return self.kept.get(name)
 

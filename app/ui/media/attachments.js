@@ -9,7 +9,7 @@ import { bytes, tokens } from "../format.js";
 import { announce, dismiss, notify } from "../notices.js";
 import { say } from "../texts.js";
 import { startCamera } from "./camera.js";
-import { fileMedium, isMedium, mediumOf } from "./medium.js";
+import { fileMedium, isMedium, mediaOf } from "./medium.js";
 import { startRecorder } from "./recorder.js";
 import { hasUnsentMedia, keepUnsentMedia, unsentMedia } from "./unsent.js";
 import { thumbnail } from "./views.js";
@@ -119,7 +119,7 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
   async function add(files, asFiles = false) {
     for (const file of asFiles ? files : files.filter(isMedium)) {
       try {
-        put(await (asFiles ? fileMedium(file) : mediumOf(file)));
+        put(...(asFiles ? [await fileMedium(file)] : await mediaOf(file)));
       } catch (error) {
         const text = t("{name} was not added.", { name: file.name });
         notify({ key: `medium ${file.name}`, text, more: `${error}`, kind: "error" });
@@ -139,7 +139,7 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
   const recorder = startRecorder(put);
   button.onclick = () =>
     openMenu(button, [
-      { label: t("Pictures or sound"), icon: "file", run: () => choose(true) },
+      { label: t("Pictures, videos or sound"), icon: "file", run: () => choose(true) },
       { label: t("Take a photo"), icon: "camera", run: () => void camera.open() },
       { label: t("Record sound"), icon: "microphone", run: () => void recorder.record() },
       ...(usesTools() ? [{ label: t("Files for tools"), icon: "documents", run: () => choose(false) }] : []),

@@ -1,13 +1,17 @@
 /** Pictures and sounds of questions: what is taken for one, and the addresses under which the page shows them. */
 import { t } from "../../language/phrase.js";
-import { bytes } from "../format.js";
 import { upright } from "../../sdk/upright.js";
+import { framesOf } from "../../sdk/video.js";
+import { bytes, playingTime } from "../format.js";
 import { waveOf } from "./wave.js";
 
 /** @typedef {import("../chats/database.js").Medium} Medium */
 
 const PICTURE = /\.(png|jpe?g|webp|gif|bmp|avif)$/i;
 const SOUND = /\.(wav|mp3|ogg|oga|opus|flac|m4a|aac|weba)$/i;
+
+const VIDEO = /\.(mp4|m4v|mov|webm|mkv|ogv)$/i;
+const FRAMES = { fps: 1, most: 8 }; // of a video: each takes tokens, and the user can remove some
 
 const MOST_BYTES = 50e6; // of a file for tools, which goes into their memory
 
@@ -18,23 +22,31 @@ export async function fileMedium(file) {
   return { kind: "file", name: file.name, blob: new Blob([await file.arrayBuffer()], { type: file.type }) };
 }
 
-/** Whether a file is a picture or a sound. @param {{ name: string, type: string }} file */
+/** Whether a file is a picture, a sound or a video. @param {{ name: string, type: string }} file */
 export const isMedium = (file) => kindOf(file) !== null;
 
-/** @param {{ name: string, type: string }} file @returns {Medium["kind"] | null} */
+/** @param {{ name: string, type: string }} file @returns {"image" | "audio" | "video" | null} */
 function kindOf({ name, type }) {
   if (type.startsWith("image/")) return type === "image/svg+xml" ? null : "image"; // an SVG is a text
   if (type.startsWith("audio/")) return "audio";
+  if (type.startsWith("video/")) return "video";
   if (type) return null;
-  return PICTURE.test(name) ? "image" : SOUND.test(name) ? "audio" : null;
+  return PICTURE.test(name) ? "image" : SOUND.test(name) ? "audio" : VIDEO.test(name) ? "video" : null;
 }
 
 /**
- * Reads a file as a medium: a photo upright, a sound with its wave if this browser can decode it.
- * @param {File} file that isMedium() accepts @returns {Promise<Medium>}
+ * Reads a file as media: a photo upright, a sound with its wave if this browser can decode it, a video as pictures of it.
+ * @param {File} file that isMedium() accepts @returns {Promise<Medium[]>}
  */
-export async function mediumOf(file) {
-  const kind = /** @type {Medium["kind"]} */ (kindOf(file));
+export async function mediaOf(file) {
+  const kind = kindOf(file);
+  if (kind !== "video") return [await mediumOf(file, kind === "image" ? kind : "audio")];
+  const frames = await framesOf(file, FRAMES);
+  return frames.map(({ seconds, blob }) => ({ kind: "image", name: `${file.name} ${playingTime(seconds)}`, blob }));
+}
+
+/** @param {File} file @param {"image" | "audio"} kind @returns {Promise<Medium>} */
+async function mediumOf(file, kind) {
   // A copy: the file itself may be changed or deleted before the question is sent.
   const blob = new Blob([await file.arrayBuffer()], { type: file.type });
   const { name } = file;

@@ -1,0 +1,40 @@
+"""What pages have read of files: the next turns of a chat have the same ones."""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
+
+import js
+from pyodide.ffi import JsException
+
+Found = TypeVar("Found")
+
+
+class RecentlyRead(Generic[Found]):
+    """What was read of the files that were used last, at most `most` of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._found: dict[tuple[str, ...], Found] = {}  # the one used last at the end
+
+    async def get(
+        self, key: tuple[Any, ...], read: Callable[[Any], Awaitable[Any]], convert: Callable[[Any], Found]
+    ) -> Found:
+        """What a page reads of a file, given a signal. `key`: the file, and how it is read.
+
+        The page stops where this is cancelled. ValueError: the file cannot be read.
+        """
+        short = (hashlib.sha256(key[0]).hexdigest(), *map(str, key[1:]))
+        found = self._found.pop(short, None)
+        if found is None:
+            controller = js.AbortController.new()
+            try:
+                found = convert(await read(controller.signal))
+            except JsException as error:
+                raise ValueError(str(error).splitlines()[0].removeprefix("Error: ")) from None
+            finally:
+                controller.abort()
+        self._found[short] = found
+        if len(self._found) > self._most:
+            del self._found[next(iter(self._found))]
+        return found

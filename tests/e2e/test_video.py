@@ -1,0 +1,114 @@
+"""Videos: the pictures that a page takes from them, in requests and as attachments."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.attachments import attached, clear
+from tests.support.browser import new_profile, watch
+from tests.support.chat_page import open_page, wait_ready
+from tools.goldens import GOLDEN
+from tools.serve import Server
+
+VIDEO = GOLDEN / "video" / "colours.webm"  # a second each of red, blue and green (tests/golden/make/video.py)
+SET_UP = """async () => {
+  const { Wisp } = await import("/wisp.js");
+  const video = await (await fetch("/repo/tests/golden/video/colours.webm")).blob();
+  const engine = await Wisp.create();
+  await engine.load({ model: "wisp-mini-sees-q4_0", backend: "cpu" });
+  const ask = (...content) => ({ temperature: 0, max_tokens: 4, messages: [{ role: "user", content }] });
+  const failure = (promise) => promise.then(() => null, ({ error }) => error);
+  Object.assign(globalThis, { video, engine, ask, failure });
+}"""
+# What is in the middle of each picture, and when it is shown.
+FRAMES = """async ({ fps, most }) => {
+  const { framesOf } = await import("/repo/app/sdk/video.js");
+  const context = new OffscreenCanvas(96, 64).getContext("2d");
+  const colours = [];
+  for (const { seconds, blob } of await framesOf(video, { fps, most })) {
+    const picture = await createImageBitmap(blob);
+    context.drawImage(picture, 0, 0);
+    colours.push([...context.getImageData(48, 32, 1, 1).data.slice(0, 3), seconds, picture.width, picture.height]);
+  }
+  return colours;
+}"""
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
+    """A page with Wisp Mini Sees and the video."""
+    context = new_profile(chromium(None))
+    page = context.new_page()
+    page.goto(f"{server.url}manifest.webmanifest")
+    page.evaluate(SET_UP)
+    yield page
+    context.close()
+
+
+@pytest.mark.parametrize(("fps", "most", "colours"), [(1, 8, "rbg"), (2, 8, "rrbbgg"), (9, 3, "rbg"), (0.01, 8, "b")])
+def test_pictures_are_of_equal_parts(page: Page, fps: float, most: int, colours: str) -> None:
+    found = page.evaluate(FRAMES, {"fps": fps, "most": most})
+    brightest = ["rgb"[max(range(3), key=lambda channel: frame[channel])] for frame in found]
+    assert "".join(brightest) == colours
+    for i, (*_, seconds, width, height) in enumerate(found):
+        assert abs(seconds - (i + 0.5) * 3 / len(found)) < 0.1
+        assert (width, height) == (96, 64)
+
+
+def run(page: Page, code: str) -> Any:
+    return page.evaluate(f"async () => {{ {code} }}")
+
+
+def test_a_chat_about_a_video(page: Page) -> None:
+    """Usage counts what the pictures and times take. The next turn encodes nothing."""
+    answered = run(
+        page,
+        """const url = URL.createObjectURL(video), what = { type: "text", text: "What colour is it?" };
+        const part = { type: "video_url", video_url: { url, num_frames: 2 } };
+        const request = ask(part, what);
+        const one = await engine.chat.completions.create(request), before = (await engine.stats()).projector;
+        const counted = await engine.countTokens(request);
+        const { framesOf } = await import("/repo/app/sdk/video.js");
+        const frames = await framesOf(video, { fps: 1, most: 2 });
+        const parts = frames.flatMap(({ seconds, blob }) => [{ type: "text", text: `[0m${seconds.toFixed(2)}s]` },
+          { type: "image_url", image_url: { url: URL.createObjectURL(blob) } }]);
+        const same = await engine.chat.completions.create(ask(...parts, what));
+        const messages = [...request.messages, one.choices[0].message, { role: "user", content: "And now?" }];
+        const two = await engine.chat.completions.create({ ...request, messages });
+        return { one, same, two, counted, before, after: (await engine.stats()).projector };""",
+    )
+    one, same, two = (answered[name] for name in ("one", "same", "two"))
+    assert one["choices"][0]["message"] == same["choices"][0]["message"]
+    assert one["usage"]["prompt_tokens"] == same["usage"]["prompt_tokens"] == answered["counted"]["tokens"]
+    assert answered["before"]["encoded"] == answered["after"]["encoded"] == 2
+    assert two["usage"]["prompt_tokens_details"]["cached_tokens"] >= one["usage"]["prompt_tokens"] - 2
+
+
+def test_errors_of_videos(page: Page) -> None:
+    broken, kind = run(
+        page,
+        """const part = (data) => ({ type: "input_video", input_video: { data } });
+        return [await failure(engine.chat.completions.create(ask(part(btoa("film"))))),
+          await failure(engine.chat.completions.create(ask({ type: "input_video" })))];""",
+    )
+    assert (broken["code"], broken["param"]) == ("bad_media", "messages[0].content[0].input_video")
+    assert "video that cannot be used" in broken["message"]
+    assert kind["code"] == "invalid_type"
+
+
+def test_an_attached_video_becomes_pictures(chromium: Callable[[str | None], Browser], server: Server) -> None:
+    context = new_profile(chromium(None), service_worker=False)
+    page = open_page(context, server.url)
+    errors = watch(page)
+    page.set_input_files("#attach-input", VIDEO)
+    page.get_by_role("button", name="Use Wisp Mini Sees").click()
+    wait_ready(page)
+    expect(attached(page)).to_have_count(3)
+    for i in range(3):
+        expect(attached(page).nth(i).locator("img")).to_have_attribute("alt", re.compile(r"^colours\.webm 0:0\d$"))
+    clear(page)
+    assert not errors
+    context.close()

@@ -1,0 +1,110 @@
+"""Videos in chats: pictures and their times take their place before a request is checked."""
+
+import asyncio
+import base64
+from typing import Any
+
+import pytest
+
+from app.openai.media import MediaPart, parts_of
+from app.openai.requests import chat_request
+from app.openai.video import MAX_FRAMES, with_frames
+from py_engine.errors import WispError
+
+DATA = base64.b64encode(b"film").decode()
+VIDEO = {"type": "input_video", "input_video": {"data": DATA}}
+FRAMES = [(0.5, b"one"), (59.996, b"two"), (61.25, b"three")]
+
+
+def read(body: Any, frames: Any = FRAMES, asked: Any = None) -> Any:
+    """The request, by a reader that finds these frames in b"film", from wherever it comes."""
+
+    async def fetch(url: str) -> bytes:
+        assert url == "https://example.org/film.webm"
+        return b"film"
+
+    async def read_video(data: bytes, fps: float, most: int) -> Any:
+        assert data == b"film"
+        if asked is not None:
+            asked.append((fps, most))
+        if isinstance(frames, Exception):
+            raise frames
+        return frames
+
+    return asyncio.run(with_frames(body, fetch, read_video))
+
+
+def chat(*parts: Any, role: str = "user") -> dict[str, Any]:
+    return {"messages": [{"role": role, "content": list(parts)}]}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        VIDEO,
+        {"type": "input_video", "input_video": {"data": f"data:video/webm;base64,{DATA}"}},
+        {"type": "input_video", "input_video": {"url": "https://example.org/film.webm"}},
+        {"type": "video_url", "video_url": {"url": f"data:video/webm;base64,{DATA}"}},
+    ],
+)
+def test_a_video_is_read_as_pictures_with_their_times(part: Any) -> None:
+    body, asked = chat({"type": "text", "text": "What moves?"}, part, {"type": "text", "text": "Why?"}), list[Any]()
+    request = chat_request(read(body, asked=asked))
+    content = request.messages[0]["content"]
+    texts = [each.get("text") for each in content]
+    assert texts == ["What moves?", "[0m0.50s]", None, "[1m0.00s]", None, "[1m1.25s]", None, "Why?"]
+    assert [each.data for each in parts_of(request.messages)] == [b"one", b"two", b"three"]
+    assert asked == [(1.0, 16)]
+    assert body["messages"][0]["content"][1] == part  # the caller's stays
+
+
+def test_how_many_pictures_are_taken() -> None:
+    asked = list[Any]()
+    read(chat({"type": "input_video", "input_video": {"data": DATA, "fps": 0.5, "num_frames": 3}}), asked=asked)
+    assert asked == [(0.5, 3)]
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "param"),
+    [
+        ("film", "invalid_type", ""),
+        ({}, "invalid_value", ""),
+        ({"data": "??"}, "invalid_value", ".data"),
+        ({"data": ""}, "invalid_value", ".data"),
+        ({"url": "file:///film"}, "invalid_value", ".url"),
+        ({"data": DATA, "fps": 0}, "invalid_value", ".fps"),
+        ({"data": DATA, "fps": float("nan")}, "invalid_value", ".fps"),
+        ({"data": DATA, "fps": "1"}, "invalid_type", ".fps"),
+        ({"data": DATA, "num_frames": MAX_FRAMES + 1}, "invalid_value", ".num_frames"),
+        ({"data": DATA, "num_frames": 1.5}, "invalid_type", ".num_frames"),
+    ],
+)
+def test_what_is_malformed_is_named(given: Any, code: str, param: str) -> None:
+    with pytest.raises(WispError) as caught:
+        read(chat({"type": "text", "text": "a"}, {"type": "input_video", "input_video": given}))
+    assert (caught.value.code, caught.value.param) == (code, f"messages[0].content[1].input_video{param}")
+
+
+def test_a_video_that_cannot_be_read_is_an_error() -> None:
+    with pytest.raises(WispError, match="it has no pictures") as caught:
+        read(chat(VIDEO), ValueError("it has no pictures"))
+    assert (caught.value.code, caught.value.param) == ("bad_media", "messages[0].content[0].input_video")
+
+
+@pytest.mark.parametrize("role", ["system", "assistant"])
+def test_only_users_and_tools_send_videos(role: str) -> None:
+    body = chat(VIDEO, role=role)
+    assert read(body) == body
+    with pytest.raises(WispError) as caught:
+        chat_request(body)
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "messages[0].content[0]")
+
+
+@pytest.mark.parametrize("body", [None, [], {}, {"messages": 1}, {"messages": [1, {"content": 1}, {"content": [1]}]}])
+def test_other_malformed_fields_stay(body: Any) -> None:
+    assert read(body) == body
+
+
+def test_pictures_keep_the_place_of_the_video_for_errors() -> None:
+    (part, *_) = parts_of(read(chat(VIDEO))["messages"])
+    assert part == MediaPart("messages[0].content[0].input_video", data=b"one")
