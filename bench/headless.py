@@ -22,7 +22,7 @@ from tools.serve import MIME, Server
 PEER = NODE_MODULES / "@wllama" / "wllama" / "esm"
 PEER_BACKENDS = ("wasm", "wasm threads", "webgpu")
 CPU_BACKENDS = ("wasm", "wasm threads")
-PEER_CSP = "default-src 'self' blob: data: 'unsafe-inline' 'unsafe-eval'; connect-src *"  # its worker is a blob
+PEER_CSP = "default-src 'self' blob: data: 'unsafe-inline' 'unsafe-eval'; connect-src * blob:"  # its worker is a blob
 READY_MS = 120_000
 INSTANT = Path(__file__).with_name("instant.js")
 DEFAULT = MODELS / "wisp-mini-q4_0.gguf"

@@ -66,7 +66,7 @@ function notesOf(name) {
 }
 
 /** A JPEG file of random colours and rectangles. @param {number} width @param {number} height */
-async function photo(width, height) {
+export async function photo(width, height) {
   const canvas = new OffscreenCanvas(width, height);
   const context = /** @type {OffscreenCanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const random = (/** @type {number} */ below) => Math.random() * below;
