@@ -87,7 +87,7 @@ class TaggedCallParser(CallParser):
         self._properties: Mapping[str, Any] = {}
         self._value = Until([])
         self._is_text = False
-        self._raw = ""  # a value that may be JSON, so far
+        self._raw: list[str] = []  # a value that may be JSON, so far, in pieces
         self._at_begin = False  # a line break that comes now is dropped: it follows the begin tag
 
     def _naming(self, text: str, out: list[Delta]) -> str:
@@ -109,7 +109,7 @@ class TaggedCallParser(CallParser):
             self._emit_key(found["name"], out)
             schema = self._properties.get(found["name"], {})
             self._is_text = isinstance(schema, dict) and schema.get("type") == "string"
-            self._value, self._raw, self._at_begin = Until([self._end_tag]), "", self._on_lines
+            self._value, self._raw, self._at_begin = Until([self._end_tag]), [], self._on_lines
             if self._is_text:
                 self._emit_arguments('"', out)
             self._state = self._in_value
@@ -128,17 +128,18 @@ class TaggedCallParser(CallParser):
         if self._is_text:
             self._emit_arguments(json.dumps(before, ensure_ascii=False)[1:-1], out)
         else:
-            self._raw += before
+            self._raw.append(before)
         if marker is None:
             return rest
-        self._emit_arguments('"' if self._is_text else self._as_json(), out)
+        self._emit_arguments('"' if self._is_text else _as_json("".join(self._raw)), out)
         self._state = self._between
         return rest
 
-    def _as_json(self) -> str:
-        """The value that has ended, as JSON: as it was written if that is JSON, else as a string."""
-        try:
-            value = json_input.parse(self._raw)
-        except ValueError:
-            value = self._raw
-        return json.dumps(self._raw, ensure_ascii=False) if isinstance(value, str) else self._raw.strip()
+
+def _as_json(raw: str) -> str:
+    """A value as JSON: as it was written if that is JSON, else as a string."""
+    try:
+        value = json_input.parse(raw, strict=True)
+    except ValueError:
+        value = raw
+    return json.dumps(raw, ensure_ascii=False) if isinstance(value, str) else raw.strip()

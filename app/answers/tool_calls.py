@@ -115,7 +115,7 @@ class CallParser:
         self._next = None if syntax.joint is None else re.compile(rf"{tail}{pattern(syntax.joint)}\s*{head}\s*(?=\{{)")
         self._state = self._start if syntax.at_start else self._free
         self._buffer = ""  # an incomplete head or tail; at the start, text that may become a call
-        self._blanks = ""  # whitespace held back: dropped before a call
+        self._blanks: list[str] = []  # whitespace held back, in pieces: dropped before a call
         self._json = JsonEnd()
         self._calls = 0
         self._n_arguments = 0  # of the call that arrives, where they come one by one
@@ -138,32 +138,34 @@ class CallParser:
         elif self._state == self._naming:
             self._emit_content(self._syntax.trigger + self._buffer, out)
         if self._blanks and not self._calls:
-            out.append({"content": self._blanks})
+            out.append({"content": "".join(self._blanks)})
         return out
 
     def _emit_content(self, text: str, out: list[Delta]) -> None:
         """Emit content. Whitespace at its end is held back, because it is dropped before a call."""
-        text = self._blanks + text
         if self._called:  # blanks after a call are its tail's
             text = text.lstrip()
             self._called = not text
         body = text.rstrip()
-        self._blanks = text[len(body) :]
         if body:
-            out.append({"content": body})
+            out.append({"content": "".join([*self._blanks, body])})
+            self._blanks = []
+        if len(body) < len(text):
+            self._blanks.append(text[len(body) :])
 
     # -- states: each takes text, adds its deltas to `out`, and returns the text that the next state takes
 
     def _start(self, text: str, out: list[Delta]) -> str:
         self._buffer += text
         head = self._buffer.lstrip()
-        for trigger in filter(None, (self._syntax.trigger, *self._syntax.wrappers)):
+        late = len(self._buffer) - len(head) > self.MAX_HEAD  # nothing is looked for after more blanks
+        for trigger in () if late else filter(None, (self._syntax.trigger, *self._syntax.wrappers)):
             if trigger.startswith(head):
                 return ""
             if head.startswith(trigger) and trigger != self._syntax.trigger:
                 self._buffer = ""
                 return head[len(trigger) :]
-        if head.startswith(self._syntax.trigger):
+        if head.startswith(self._syntax.trigger) and not late:
             self._state, self._buffer = self._naming, ""
             return head[len(self._syntax.trigger) :]
         self._state, text, self._buffer = self._rest, self._buffer, ""
@@ -202,7 +204,7 @@ class CallParser:
         call = {"index": self._calls, "id": self._new_id(), "type": "function"}
         out.append({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]})
         self._calls, self._n_arguments = self._calls + 1, 0
-        self._json, self._state, self._blanks = JsonEnd(), self._arguments, ""
+        self._json, self._state, self._blanks = JsonEnd(), self._arguments, []
         return rest
 
     def _emit_arguments(self, text: str, out: list[Delta]) -> None:
