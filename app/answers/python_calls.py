@@ -79,10 +79,10 @@ class PythonCallParser(CallParser):
 
     def __init__(self, syntax: CallSyntax, new_id: Callable[[], str]) -> None:
         super().__init__(with_json(syntax), new_id)
-        name = r"\s*(?P<name>[\w.:-]+)\s*\("
-        self._first_call, self._next_call = re.compile(r"\s*\[?" + name), re.compile(r"\s*," + name)
-        self._key, self._call_end = re.compile(r"[\s,]*(?P<name>\w+)\s*="), re.compile(r"[\s,]*\)")
-        self._list_end = re.compile(r"\s*" + pattern(syntax.closing))
+        name = r"\s*+(?P<name>[\w.:-]+)\s*+\("
+        self._first_call, self._next_call = re.compile(r"\s*+\[?" + name), re.compile(r"\s*+," + name)
+        self._key, self._call_end = re.compile(r"[\s,]*+(?P<name>\w+)\s*+="), re.compile(r"[\s,]*+\)")
+        self._list_end = re.compile(r"\s*+" + pattern(syntax.closing))
         self._raw: list[str] = []  # the value that is being read, in pieces
         self._quote, self._depth, self._escaped = "", 0, False
 

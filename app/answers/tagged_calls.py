@@ -30,7 +30,7 @@ from app.openai.answers import Delta
 from app.openai.tools import Tool
 from py_engine import json_input
 
-_NAME = r"\s*(?P<name>[^\"\s<>\[\]{}]+)\s*"
+_NAME = r"\s*+(?P<name>[^\"\s<>\[\]{}]+)\s*+"
 _OTHER_TYPES = frozenset(["number", "integer", "boolean", "array", "object", "null"])
 
 
@@ -77,10 +77,10 @@ class TaggedCallParser(CallParser):
     ) -> None:
         super().__init__(with_json(syntax), new_id)
         before, after = map(pattern, syntax.head.split("%s"))
-        self._tagged_head = re.compile(rf"\s*{before}{_NAME}{after}" + ("" if after else "(?=<)"))
+        self._tagged_head = re.compile(rf"\s*+{before}{_NAME}{after}" + ("" if after else "(?=<)"))
         before, after = map(pattern, parameters.begin.split("%s"))
-        self._key = re.compile(rf"\s*{before}{_NAME}{after}")
-        self._tagged_end = re.compile(rf"\s*{pattern(syntax.tail)}")
+        self._key = re.compile(rf"\s*+{before}{_NAME}{after}")
+        self._tagged_end = re.compile(rf"\s*+{pattern(syntax.tail)}")
         self._on_lines = parameters.begin.endswith("\n")  # line breaks separate a value from its tags
         self._end_tag = parameters.end.rstrip()  # with the line break before it, which a text may have elsewhere
         self._schemas = {tool.name: tool.parameters.get("properties", {}) for tool in tools}

@@ -43,7 +43,7 @@ class CallSyntax:
 def pattern(text: str) -> str:
     """A pattern that matches the text with any whitespace."""
     parts = re.findall(r"\s+|\w+|[^\w\s]", text)
-    return r"\s*".join(re.escape(p) for p in parts if not p.isspace())
+    return r"\s*+".join(re.escape(p) for p in parts if not p.isspace())
 
 
 def as_text(syntax: CallSyntax, calls: list[Any]) -> str:
@@ -107,12 +107,14 @@ class CallParser:
         """`prefix`: the end of the prompt that belongs to the answer's syntax."""
         self._syntax, self._new_id = syntax, new_id
         self._until = Until([syntax.trigger, *syntax.wrappers])
-        name = r"\s*(?P<name>[^\"\s<>\[\]{}]+)\s*"
+        name = r"\s*+(?P<name>[^\"\s<>\[\]{}]+)\s*+"
         head = name.join(map(pattern, syntax.head.split("%s")))
-        self._head = re.compile(rf"\s*{pattern(syntax.opening)}\s*{head}\s*(?=\{{)")
-        tail = rf"\s*{pattern(syntax.tail)}\s*" if syntax.tail else r"\s*"
+        self._head = re.compile(rf"\s*+{pattern(syntax.opening)}\s*+{head}\s*+(?=\{{)")
+        tail = rf"\s*+{pattern(syntax.tail)}\s*+" if syntax.tail else r"\s*+"
         self._end = re.compile(tail + pattern(syntax.closing))
-        self._next = None if syntax.joint is None else re.compile(rf"{tail}{pattern(syntax.joint)}\s*{head}\s*(?=\{{)")
+        self._next = (
+            None if syntax.joint is None else re.compile(rf"{tail}{pattern(syntax.joint)}\s*+{head}\s*+(?=\{{)")
+        )
         self._state = self._start if syntax.at_start else self._free
         self._buffer = ""  # an incomplete head or tail; at the start, text that may become a call
         self._blanks: list[str] = []  # whitespace held back, in pieces: dropped before a call

@@ -1,6 +1,7 @@
 """Answers with tool calls that come in pieces: nothing is lost, copied again for each piece, or made what it is not."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,3 +93,15 @@ def test_a_text_that_only_begins_like_a_header_is_content(answer: str) -> None:
 def test_a_header_that_is_cut_off_is_no_content(answer: str) -> None:
     for seed in range(20):
         assert not parsed(harmony(), answer, seed)["content"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blanks_within_a_call_take_no_longer(kind: str) -> None:
+    """The parts of a head may have blanks between them; where several parts are empty, all ways to share them count."""
+    answer = KINDS[kind][1]
+    began = time.process_time()
+    for place in range(min(len(answer), 40)):
+        parser = dialect(kind).parser("", True)
+        for char in answer[:place] + " " * 290:
+            parser.push(char)
+    assert time.process_time() - began < 4
