@@ -41,8 +41,11 @@ class TooLarge(ValueError):
         super().__init__(f"JSON has so many values that they would need more than {MAX_BYTES >> 20} MB of memory")
 
 
-def parse(text: str | bytes) -> Any:
-    """Parse JSON. Raises TooDeep, TooLarge, or another ValueError where the text is not JSON."""
+def parse(text: str | bytes, *, strict: bool = False) -> Any:
+    """Parse JSON. Raises TooDeep, TooLarge, or another ValueError where the text is not JSON.
+
+    `strict`: NaN, Infinity and -Infinity, which only Python reads, are not JSON either.
+    """
     if isinstance(text, bytes):
         text = text.decode("utf-8")
     if _size(text) > MAX_BYTES:
@@ -51,7 +54,11 @@ def parse(text: str | bytes) -> Any:
             raise TooLarge
     if depth(text) > MAX_DEPTH:
         raise TooDeep
-    return json.loads(text)
+    return json.loads(text, parse_constant=_rejected if strict else None)
+
+
+def _rejected(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def stored(text: str | None) -> dict[str, Any]:

@@ -87,22 +87,25 @@ class GemmaCallParser(CallParser):
 
     def __init__(self, syntax: CallSyntax, new_id: Callable[[], str]) -> None:
         super().__init__(syntax.arguments.with_json(syntax), new_id)
-        self._tail = syntax.tail
+        self._marks = (syntax.tail, QUOTE)
         self._gathered = Until([])
-        self._raw = ""
+        self._raw: list[str] = []  # the arguments so far, in pieces
+        self._in_text = False
 
     def _begin(self, found: re.Match[str], out: list[Delta]) -> str:
         rest = super()._begin(found, out)
-        self._gathered, self._raw, self._state = Until([self._tail]), "", self._gather
+        self._gathered, self._raw, self._in_text = Until(self._marks), [], False
+        self._state = self._gather
         return rest
 
     def _gather(self, text: str, out: list[Delta]) -> str:
         before, marker, rest = self._gathered.push(text)
-        self._raw += before
-        if marker is not None and self._raw.count(QUOTE) % 2:
-            self._raw += marker  # within a text
+        self._raw.append(before)
+        if marker == QUOTE or (marker is not None and self._in_text):
+            self._raw.append(marker)
+            self._in_text ^= marker == QUOTE
         elif marker is not None:
-            self._emit_arguments(_as_json(self._raw), out)
+            self._emit_arguments(_as_json("".join(self._raw)), out)
             self._state, self._called = self._free, True
         return rest
 
@@ -111,7 +114,7 @@ def _as_json(arguments: str) -> str:
     """Arguments as JSON; unchanged if they cannot be converted."""
     written = "".join(map(_token_as_json, _TOKEN.finditer(arguments.strip())))
     try:
-        json_input.parse(written)
+        json_input.parse(written, strict=True)
     except ValueError:
         return arguments
     return written

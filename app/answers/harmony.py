@@ -12,6 +12,9 @@ from app.openai.answers import Delta
 
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _RECIPIENT = re.compile(r"to=functions\.([\w.:-]+)")
+_CUT = re.compile(r"(assistant\s*(to=functions\..*)?)?(<\|.*)?", re.DOTALL)  # a header without its end
+_MESSAGE = "<|message|>"
+_MAX_HEADER = 300  # characters; a longer text is no header
 _ENDS = ("<|end|>", "<|start|>", "<|channel|>", "<|call|>", "<|return|>")
 
 
@@ -35,20 +38,24 @@ class HarmonyParser:
     def finish(self) -> list[Delta]:
         if self._header is not None:
             header, self._header = self._header.strip(), None
-            return [] if not header or header.startswith(("<|", "assistant")) or self._calls else [{"content": header}]
+            return [] if not header or _CUT.fullmatch(header) or self._calls else [{"content": header}]
         return self._part(self._until.held)
 
     def _heading(self, text: str, out: list[Delta]) -> str:
         assert self._header is not None
-        self._header += text
-        head = self._header.lstrip()
-        if head and not any(m.startswith(head[: len(m)]) for m in ("<|", "to=", "assistant")):
+        self._header = head = (self._header + text).lstrip()
+        if not _begins_header(head):
             self._header, self._kind = None, "content"  # a plain answer, without channels
             return head
-        before, found, rest = self._header.partition("<|message|>")
-        if not found:
+        before, found, rest = head[: _MAX_HEADER + len(_MESSAGE)].partition(_MESSAGE)
+        if not found and len(head) < _MAX_HEADER + len(_MESSAGE):
             return ""
         self._header = None
+        if not found:
+            self._kind = "content"
+            out.append({"content": head[:_MAX_HEADER]})  # its markers are none
+            return head[_MAX_HEADER:]
+        rest = head[len(before) + len(_MESSAGE) :]
         recipient, channel = _RECIPIENT.search(before), _CHANNEL.search(before)
         if recipient is not None:
             self._kind = "call"
@@ -74,3 +81,11 @@ class HarmonyParser:
         if self._kind == "call":
             return [{"tool_calls": [{"index": self._calls - 1, "function": {"arguments": text}}]}]
         return [{self._kind: text}]
+
+
+def _begins_header(head: str) -> bool:
+    """Whether a text may become a header. It may follow "assistant", which then stands in the answer."""
+    if "assistant".startswith(head):
+        return True
+    rest = head.removeprefix("assistant").lstrip()
+    return any(marker.startswith(rest[: len(marker)]) for marker in ("<|", "to="))

@@ -64,7 +64,8 @@ class ReasoningParser:
         self._open, self._close = tags
         self._then = then
         self._until = Until([self._close])
-        self._start: str | None = None if inside else ""  # the text so far, while it may become the opening tag
+        self._start: str | None = None if inside else ""  # the text so far, while it may become the opening tag,
+        self._blanks: list[str] = []  # and the whitespace before it, in pieces
         self._strip = inside  # drop whitespace at the start of this part
         self.reasoning = inside
 
@@ -72,9 +73,11 @@ class ReasoningParser:
         if self._start is not None:
             self._start += text
             head = self._start.lstrip()
+            self._blanks.append(self._start[: len(self._start) - len(head)])
+            self._start = head
             if self._open.startswith(head) and head != self._open:
                 return []
-            text, self._start = self._start, None
+            text, self._start = "".join([*self._blanks, head]), None
             if head.startswith(self._open):
                 self.reasoning, self._strip, text = True, True, head[len(self._open) :]
         if not self.reasoning:
@@ -90,8 +93,8 @@ class ReasoningParser:
         out: list[Delta] = []
         if self.reasoning:
             out = self._thought(self._until.held)
-        elif self._start:
-            out = self._then.push(self._start)
+        elif self._start is not None:
+            out = self._then.push("".join([*self._blanks, self._start]))
         return out + self._then.finish()
 
     def _thought(self, text: str) -> list[Delta]:

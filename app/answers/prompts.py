@@ -1,7 +1,9 @@
 """The token ids of a request's prompt, truncated where the request allows it."""
 
+import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -15,6 +17,7 @@ from app.answers.truncation import Messages, estimate, fewest_turns, turns_befor
 from app.models.loaded import Loaded
 from app.openai.messages import MARKER, MixedPrompt, PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
+from py_engine import json_input
 from py_engine.errors import WispError
 from py_engine.generate.media import PromptMedia
 from py_engine.text.chat_template import ChatTemplate
@@ -100,9 +103,10 @@ def _renderer(
 
 
 def harmless(model: Loaded, messages: Messages) -> Messages:
-    """The messages with the special tokens broken in results of tools and in parts marked as untrusted.
+    """The messages with the special tokens broken in results of tools, in calls, and in parts marked as untrusted.
 
-    Such texts come from files and other programs. Unbroken, a passage could end its turn and begin one of the system.
+    Such texts come from files and other programs; a model copies them into the arguments of calls. Unbroken, a passage
+    could end its turn and begin one of the system.
     """
 
     def safe(message: dict[str, Any]) -> dict[str, Any]:
@@ -111,9 +115,24 @@ def harmless(model: Loaded, messages: Messages) -> Messages:
             return {"content": content} | {name: broken(model, value) for name, value in message.items()}
         if isinstance(content, list):
             content = [broken(model, part) if part.get("untrusted") else part for part in content]
-        return {**message, "content": content}
+        calls = message.get("tool_calls")
+        called = {"tool_calls": [_harmless_call(model, call) for call in calls]} if isinstance(calls, list) else {}
+        return {**message, "content": content, **called}
 
     return list(map(safe, messages))
+
+
+def _harmless_call(model: Loaded, call: Any) -> Any:
+    """A call with the special tokens broken. Its arguments may be a text of JSON, in which they may be escaped."""
+    function = call.get("function") if isinstance(call, dict) else None
+    arguments = function.get("arguments") if isinstance(function, dict) else None
+    safe = broken(model, call)
+    if isinstance(arguments, str):
+        with suppress(ValueError):
+            given = json_input.parse(arguments)
+            whole = broken(model, given)
+            safe["function"]["arguments"] = arguments if whole == given else json.dumps(whole, ensure_ascii=False)
+    return safe
 
 
 def broken(model: Loaded, value: Any) -> Any:

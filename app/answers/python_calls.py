@@ -23,7 +23,7 @@ from py_engine import json_input
 _CONSTANTS = {"boolean": ("True", "False"), "null": ("None",)}
 _AS_JSON = {"True": "true", "False": "false", "None": "null"}
 _TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\w+|.", re.DOTALL)
-_ESCAPED_OR_QUOTE = re.compile(r"\\.|\"", re.DOTALL)
+_NOT_AS_IN_JSON = re.compile(r"\\.|[\"\x00-\x1f]", re.DOTALL)
 
 
 class PythonArguments(Arguments):
@@ -82,11 +82,12 @@ class PythonCallParser(CallParser):
 
     def __init__(self, syntax: CallSyntax, new_id: Callable[[], str]) -> None:
         super().__init__(syntax.arguments.with_json(syntax), new_id)
-        name = r"\s*(?P<name>[\w.:-]+)\s*\("
-        self._first_call, self._next_call = re.compile(r"\s*\[?" + name), re.compile(r"\s*," + name)
-        self._key, self._call_end = re.compile(r"[\s,]*(?P<name>\w+)\s*="), re.compile(r"[\s,]*\)")
-        self._list_end = re.compile(r"\s*" + pattern(syntax.closing))
-        self._raw, self._quote, self._depth, self._escaped = "", "", 0, False  # of the value that is being read
+        name = r"\s*+(?P<name>[\w.:-]+)\s*+\("
+        self._first_call, self._next_call = re.compile(r"\s*+\[?" + name), re.compile(r"\s*+," + name)
+        self._key, self._call_end = re.compile(r"[\s,]*+(?P<name>\w+)\s*+="), re.compile(r"[\s,]*+\)")
+        self._list_end = re.compile(r"\s*+" + pattern(syntax.closing))
+        self._raw: list[str] = []  # the value that is being read, in pieces
+        self._quote, self._depth, self._escaped = "", 0, False
 
     def _naming(self, text: str, out: list[Delta]) -> str:
         self._buffer += text
@@ -105,7 +106,7 @@ class PythonCallParser(CallParser):
         if found := self._short(self._key):
             rest, self._buffer = self._buffer[found.end() :], ""
             self._emit_key(found["name"], out)
-            self._raw, self._quote, self._depth, self._escaped = "", "", 0, False
+            self._raw, self._quote, self._depth, self._escaped = [], "", 0, False
             self._state = self._in_value
             return rest
         if (found := self._short(self._call_end)) or len(self._buffer) > self.MAX_HEAD:
@@ -129,10 +130,10 @@ class PythonCallParser(CallParser):
             elif self._depth and char in ")]}":
                 self._depth -= 1
             elif not self._depth and char in ",)":
-                self._emit_arguments(_as_json(self._raw + text[:i]), out)
+                self._emit_arguments(_as_json("".join([*self._raw, text[:i]])), out)
                 self._state = self._between
                 return text[i:]
-        self._raw += text
+        self._raw.append(text)
         return ""
 
     def _after(self, text: str, out: list[Delta]) -> str:
@@ -152,14 +153,21 @@ def _as_json(value: str) -> str:
     value = value.strip()
     written = "".join(map(_token_as_json, _TOKEN.findall(value)))
     try:
-        json_input.parse(written)
+        json_input.parse(written, strict=True)
     except ValueError:
         return json.dumps(value, ensure_ascii=False)
     return written
 
 
 def _token_as_json(token: str) -> str:
-    if token[0] != "'" or len(token) < 2:
+    if token[0] not in "'\"" or len(token) < 2:
         return _AS_JSON.get(token, token)
-    inner = _ESCAPED_OR_QUOTE.sub(lambda found: {"\\'": "'", '"': '\\"'}.get(found[0], found[0]), token[1:-1])
-    return f'"{inner}"'.replace("\n", "\\n")
+    return f'"{_NOT_AS_IN_JSON.sub(_character_as_json, token[1:-1])}"'
+
+
+def _character_as_json(found: re.Match[str]) -> str:
+    """A quote, a control character, or an escape of a Python string; a line break that is escaped is none."""
+    character = found[0]
+    if len(character) == 1:
+        return json.dumps(character)[1:-1]
+    return {"\\'": "'", "\\\n": ""}.get(character, character)

@@ -103,9 +103,9 @@ class TaggedCallParser(CallParser):
         self, syntax: CallSyntax, arguments: TaggedArguments, new_id: Callable[[], str], tools: Sequence[Tool]
     ) -> None:
         super().__init__(arguments.with_json(syntax), new_id)
-        self._tagged_head = re.compile(rf"\s*{head_pattern(syntax.head)}(?=\s*<)")
-        self._key = re.compile(rf"\s*{head_pattern(arguments.begin)}")
-        self._tagged_end = re.compile(rf"\s*{pattern(syntax.tail)}")
+        self._tagged_head = re.compile(rf"\s*+{head_pattern(syntax.head)}(?=\s*+<)")
+        self._key = re.compile(rf"\s*+{head_pattern(arguments.begin)}")
+        self._tagged_end = re.compile(rf"\s*+{pattern(syntax.tail)}")
         self._on_lines = arguments.begin.endswith("\n")  # line breaks separate a value from its tags
         self._end_tag = arguments.end.rstrip()  # with the line break before it, which a text may have elsewhere
         self._value_ends = [self._end_tag, SECTION[0]] if arguments.sections else [self._end_tag]
@@ -113,7 +113,7 @@ class TaggedCallParser(CallParser):
         self._properties: Mapping[str, Any] = {}
         self._value = Until([])
         self._is_text = False
-        self._raw = ""  # a value that may be JSON, so far
+        self._raw: list[str] = []  # a value that may be JSON, so far, in pieces
         self._at_begin = False  # a line break that comes now is dropped: it follows the begin tag
 
     def _naming(self, text: str, out: list[Delta]) -> str:
@@ -135,7 +135,7 @@ class TaggedCallParser(CallParser):
             self._emit_key(found["name"], out)
             schema = self._properties.get(found["name"], {})
             self._is_text = isinstance(schema, dict) and schema.get("type") == "string"
-            self._value, self._raw, self._at_begin = Until(self._value_ends), "", self._on_lines
+            self._value, self._raw, self._at_begin = Until(self._value_ends), [], self._on_lines
             if self._is_text:
                 self._emit_arguments('"', out)
             self._state = self._in_value
@@ -154,20 +154,21 @@ class TaggedCallParser(CallParser):
         if self._is_text:
             self._emit_arguments(json.dumps(before, ensure_ascii=False)[1:-1], out)
         else:
-            self._raw += before
+            self._raw.append(before)
         if marker is None:
             return rest
         if marker in SECTION:
             self._value = Until([SECTION[1]] if marker == SECTION[0] else self._value_ends)
             return rest
-        self._emit_arguments('"' if self._is_text else self._as_json(), out)
+        self._emit_arguments('"' if self._is_text else _as_json("".join(self._raw)), out)
         self._state = self._between
         return rest
 
-    def _as_json(self) -> str:
-        """The value that has ended, as JSON: as it was written if that is JSON, else as a string."""
-        try:
-            value = json_input.parse(self._raw)
-        except ValueError:
-            value = self._raw
-        return json.dumps(self._raw, ensure_ascii=False) if isinstance(value, str) else self._raw.strip()
+
+def _as_json(raw: str) -> str:
+    """A value as JSON: as it was written if that is JSON, else as a string."""
+    try:
+        value = json_input.parse(raw, strict=True)
+    except ValueError:
+        value = raw
+    return json.dumps(raw, ensure_ascii=False) if isinstance(value, str) else raw.strip()

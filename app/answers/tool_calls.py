@@ -15,7 +15,7 @@ from app.openai.tools import Tool
 
 # In a head: the tool's name; the call's id, which the model chooses; and the call's number.
 NAME, ID, NUMBER = "%s", "%i", "%d"
-_PATTERNS = {NAME: r"\s*(?P<name>[^\"\s<>\[\]{}]+)\s*", ID: r"\s*(?P<id>\w+)\s*", NUMBER: r"\s*\d+\s*"}
+_PATTERNS = {NAME: r"\s*+(?P<name>[^\"\s<>\[\]{}]+)\s*+", ID: r"\s*+(?P<id>\w+)\s*+", NUMBER: r"\s*+\d+\s*+"}
 _RULES = {ID: "[a-zA-Z0-9]{9}", NUMBER: "[0-9]{1,3}"}  # ids as Mistral's
 
 
@@ -71,7 +71,7 @@ class CallSyntax:
 def pattern(text: str) -> str:
     """A pattern that matches the text with any whitespace."""
     parts = re.findall(r"\s+|\w+|[^\w\s]", text)
-    return r"\s*".join(re.escape(p) for p in parts if not p.isspace())
+    return r"\s*+".join(re.escape(p) for p in parts if not p.isspace())
 
 
 def head_pattern(head: str) -> str:
@@ -151,13 +151,15 @@ class CallParser:
         self._syntax, self._new_id = syntax, new_id
         self._until = Until([syntax.trigger, *syntax.wrappers])
         head = head_pattern(syntax.head)
-        self._head = re.compile(rf"\s*{pattern(syntax.opening)}\s*{head}\s*(?=\{{)")
-        tail = rf"\s*{pattern(syntax.tail)}\s*" if syntax.tail else r"\s*"
+        self._head = re.compile(rf"\s*+{pattern(syntax.opening)}\s*+{head}\s*+(?=\{{)")
+        tail = rf"\s*+{pattern(syntax.tail)}\s*+" if syntax.tail else r"\s*+"
         self._end = re.compile(tail + pattern(syntax.closing))
-        self._next = None if syntax.joint is None else re.compile(rf"{tail}{pattern(syntax.joint)}\s*{head}\s*(?=\{{)")
+        self._next = (
+            None if syntax.joint is None else re.compile(rf"{tail}{pattern(syntax.joint)}\s*+{head}\s*+(?=\{{)")
+        )
         self._state = self._start if syntax.at_start else self._free
         self._buffer = ""  # an incomplete head or tail; at the start, text that may become a call
-        self._blanks = ""  # whitespace held back: dropped before a call
+        self._blanks: list[str] = []  # whitespace held back, in pieces: dropped before a call
         self._json = JsonEnd()
         self._calls = 0
         self._ids = set[str]()  # that the model has chosen
@@ -181,32 +183,34 @@ class CallParser:
         elif self._state == self._naming:
             self._emit_content(self._syntax.trigger + self._buffer, out)
         if self._blanks and not self._calls:
-            out.append({"content": self._blanks})
+            out.append({"content": "".join(self._blanks)})
         return out
 
     def _emit_content(self, text: str, out: list[Delta]) -> None:
         """Emit content. Whitespace at its end is held back, because it is dropped before a call."""
-        text = self._blanks + text
         if self._called:  # blanks after a call are its tail's
             text = text.lstrip()
             self._called = not text
         body = text.rstrip()
-        self._blanks = text[len(body) :]
         if body:
-            out.append({"content": body})
+            out.append({"content": "".join([*self._blanks, body])})
+            self._blanks = []
+        if len(body) < len(text):
+            self._blanks.append(text[len(body) :])
 
     # -- states: each takes text, adds its deltas to `out`, and returns the text that the next state takes
 
     def _start(self, text: str, out: list[Delta]) -> str:
         self._buffer += text
         head = self._buffer.lstrip()
-        for trigger in filter(None, (self._syntax.trigger, *self._syntax.wrappers)):
+        late = len(self._buffer) - len(head) > self.MAX_HEAD  # nothing is looked for after more blanks
+        for trigger in () if late else filter(None, (self._syntax.trigger, *self._syntax.wrappers)):
             if trigger.startswith(head):
                 return ""
             if head.startswith(trigger) and trigger != self._syntax.trigger:
                 self._buffer = ""
                 return head[len(trigger) :]
-        if head.startswith(self._syntax.trigger):
+        if head.startswith(self._syntax.trigger) and not late:
             self._state, self._buffer = self._naming, ""
             return head[len(self._syntax.trigger) :]
         self._state, text, self._buffer = self._rest, self._buffer, ""
@@ -247,7 +251,7 @@ class CallParser:
         call = {"index": self._calls, "id": call_id, "type": "function"}
         out.append({"tool_calls": [{**call, "function": {"name": found["name"], "arguments": ""}}]})
         self._calls, self._n_arguments = self._calls + 1, 0
-        self._json, self._state, self._blanks = JsonEnd(), self._arguments, ""
+        self._json, self._state, self._blanks = JsonEnd(), self._arguments, []
         return rest
 
     def _emit_arguments(self, text: str, out: list[Delta]) -> None:

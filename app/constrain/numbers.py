@@ -7,7 +7,7 @@ complements stay exact. Only an unconstrained number may have an exponent.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import lru_cache
 
 from app.constrain import regex
@@ -15,6 +15,7 @@ from app.constrain.automaton import Dfa, concatenation, difference, intersection
 from app.constrain.effort import TooComplex, spend
 
 _DECIMAL = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?"
+_EXACT = Context(prec=10_000)
 MAX_REMAINDERS = 4000
 MAX_DIGITS = 400  # before or after the point; JSON numbers of JavaScript have at most 325
 
@@ -52,7 +53,7 @@ def _digits(value: Decimal) -> tuple[str, str]:
     """Return the digits before and after the point, without redundant zeros."""
     if value.adjusted() > MAX_DIGITS or value.as_tuple().exponent < -MAX_DIGITS:  # type: ignore[operator]
         raise TooComplex
-    text = format(abs(value), "f")
+    text = format(value.copy_abs(), "f")  # abs() and - round to the context's 28 digits
     before, _, after = text.partition(".")
     return before.lstrip("0") or "0", after.rstrip("0")
 
@@ -60,22 +61,57 @@ def _digits(value: Decimal) -> tuple[str, str]:
 def _unsigned_above(value: Decimal, equal: bool) -> Dfa:
     """Accept unsigned texts of numbers > value, or >= value with `equal`. `value` must not be negative."""
     before, after = _digits(value)
-    options = [rf"[1-9][0-9]{{{len(before)},}}(\.[0-9]+)?"] if before != "0" else [r"[1-9][0-9]*(\.[0-9]+)?"]
-    for i, digit in enumerate(before):
-        if digit != "9" and before != "0":
-            rest = len(before) - i - 1
-            options.append(rf"{before[:i]}[{int(digit) + 1}-9][0-9]{{{rest}}}(\.[0-9]+)?")
-    for i, digit in enumerate(after):
-        if digit != "9":
-            options.append(rf"{before}\.{after[:i]}[{int(digit) + 1}-9][0-9]*")
-    exact = rf"{before}\.{after}" if after else before
-    if not equal:
-        options.append(rf"{exact}{'' if after else chr(92) + '.'}[0-9]*[1-9][0-9]*")
-    elif after:
-        options.append(rf"{exact}[0-9]*")
-    else:
-        options.append(rf"{before}(\.[0-9]+)?")
-    return regex.fullmatch("|".join(options))
+    spend(40 * (len(before) + len(after)))
+    edges: list[list[tuple[int, int, int]]] = []
+    accepting: set[int] = set()
+
+    def state(accepts: bool = False) -> int:
+        edges.append([])
+        if accepts:
+            accepting.add(len(edges) - 1)
+        return len(edges) - 1
+
+    def digits(at: int, low: int, high: int, to: int) -> None:
+        if low <= high:
+            edges[at].append((0x30 + low, 0x30 + high, to))
+
+    start = state()
+    longer, pointed, above = state(True), state(), state(True)  # more digits; a point after them; a larger fraction
+    edges[longer] += [(0x2E, 0x2E, pointed), (0x30, 0x39, longer)]
+    digits(pointed, 0, 9, above)
+    digits(above, 0, 9, above)
+    # Of as many digits as `before` has: those read so far are equal to its own, greater or less.
+    same, more, less = start, -1, -1
+    for i, digit in enumerate(map(int, before)):
+        last = i == len(before) - 1
+        earlier, same, more, less = (same, more, less), state(last and equal and not after), state(last), state()
+        digits(earlier[0], 1 if i == 0 and before != "0" else 0, digit - 1, less)
+        digits(earlier[0], digit, digit, same)
+        digits(earlier[0], digit + 1, 9, more if before != "0" else longer)
+        if i:
+            digits(earlier[1], 0, 9, more)
+            digits(earlier[2], 0, 9, less)
+    edges[more].append((0x2E, 0x2E, pointed))
+    if before != "0":
+        for at in (same, more, less):
+            digits(at, 0, 9, longer)
+    # The fraction: equal so far, then with any zeros.
+    at = state()
+    edges[same].append((0x2E, 0x2E, at))
+    for digit in map(int, after):
+        following = state()
+        digits(at, digit, digit, following)
+        digits(at, digit + 1, 9, above)
+        at = following
+    zeros = at if after else state()
+    if equal:
+        accepting.add(zeros)
+    for end in {at, zeros}:
+        digits(end, 0, 0, zeros)
+        digits(end, 1, 9, above)
+    for out in edges:
+        out.sort()
+    return minimize(Dfa(edges, accepting))
 
 
 def _negative(dfa: Dfa) -> Dfa:
@@ -89,7 +125,7 @@ def at_least(value: Decimal, exclusive: bool) -> Dfa:
     if value > 0 or (value == 0 and exclusive):
         return _unsigned_above(value, not exclusive)
     # all unsigned numbers, and -x where x <= -value
-    small = difference(_unsigned(), _unsigned_above(-value, exclusive))
+    small = difference(_unsigned(), _unsigned_above(value.copy_negate(), exclusive))
     return union(_unsigned(), _negative(small))
 
 
@@ -112,7 +148,7 @@ def among(values: Iterable[Decimal]) -> Dfa:
 
 def multiples(step: Decimal) -> Dfa:
     """Accept multiples of `step`. The states are remainders; raises TooComplex where there would be too many."""
-    _, digits, exponent = step.normalize().as_tuple()
+    _, digits, exponent = step.normalize(_EXACT).as_tuple()
     assert isinstance(exponent, int)
     number = int("".join(map(str, digits)))
     if exponent > 0:

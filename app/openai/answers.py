@@ -122,7 +122,7 @@ class Message:
             return False
         arguments = self.tool_calls[-1]["function"]["arguments"]
         try:
-            json_input.parse(arguments if stopped else arguments or "{}")
+            json_input.parse(arguments if stopped else arguments or "{}", strict=True)
         except ValueError:
             return False
         return True

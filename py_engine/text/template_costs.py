@@ -229,6 +229,8 @@ def _format(limits: Limits, given: Arguments) -> None:
 def _round(limits: Limits, given: Arguments) -> None:
     if not isinstance(given["precision"], int) or abs(given["precision"]) > 300:
         raise LimitExceeded("it rounds to too many digits")
+    if isinstance(given["value"], str | list | tuple):  # times 10 ** precision it would be repeated
+        raise LimitExceeded("it rounds what is no number")
 
 
 def _groups(limits: Limits, given: Arguments) -> None:

@@ -52,7 +52,7 @@ def test_sets_of_numbers_agree_with_decimals() -> None:
     from decimal import Decimal
 
     rng = random.Random(1)
-    for bound in ("0", "1", "-1", "5", "10", "12.5", "-12.5", "0.01", "-0.01", "99", "100", "3.14159"):
+    for bound in ("0", "1", "-1", "5", "10", "12.5", "-12.5", "0.01", "-0.01", "99", "100", "3.14159", "0.90", "190.9"):
         value = Decimal(bound)
         sets = [at_least(value, False), at_least(value, True), at_most(value, False), at_most(value, True)]
         step = multiples(abs(value)) if value and len(bound) < 5 else None
@@ -63,6 +63,27 @@ def test_sets_of_numbers_agree_with_decimals() -> None:
             x = Decimal(text)
             assert [s.accepts(text) for s in sets] == [x >= value, x > value, x <= value, x < value], (bound, text)
             assert step is None or step.accepts(text) == (x % value == 0), (bound, text)
+
+
+@pytest.mark.parametrize("bound", [10**40 + 1, -(10**40) - 1, 12345 * 10**60 + 7])
+def test_numbers_of_many_digits_are_not_rounded(bound: int) -> None:
+    """Python's decimals round what is computed with them to 28 digits."""
+    schemas: list[dict[str, Any]] = [
+        {"minimum": bound}, {"maximum": bound}, {"exclusiveMinimum": bound}, {"const": bound}, {"enum": [bound]}
+    ]  # fmt: skip
+    numbers = [bound - 1, bound, bound + 1]
+    accepted = [
+        [False, True, True],
+        [True, True, False],
+        [False, False, True],
+        [False, True, False],
+        [False, True, False],
+    ]
+    jobs = [
+        {"grammar": text_of(Format("json_schema", {"type": "integer"} | schema)), "texts": list(map(str, numbers))}
+        for schema in schemas
+    ]
+    assert [result["texts"] for result in run(jobs)] == accepted
 
 
 def text_of(form: Format) -> str:

@@ -1,5 +1,6 @@
 """Prompts: texts from outside cannot forge turns, and long conversations are shortened by bisection."""
 
+import json
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -158,6 +159,35 @@ def test_parts_that_a_template_writes_one_after_the_other_make_no_special_token(
         messages = prompts.harmless(model, [{"role": "user", "content": content}])
         text = model.template.render(model.template.prepare(messages))
         assert not control(model.tokenizer, model.tokenizer.encode(text, parse_special=True))
+
+
+@pytest.mark.parametrize("how", ["text", "escaped", "values", "no JSON", "name"])
+@pytest.mark.parametrize("written", ["c.arguments", "c.arguments|tojson", "c.arguments.a", "c|tojson"])
+def test_calls_of_earlier_answers_cannot_forge_turns(how: str, written: str) -> None:
+    """A model copies what it has read into the arguments of its calls."""
+    model = mini()
+    template = model.template = ChatTemplate(
+        "{% for m in messages %}{% for t in m.tool_calls %}{% set c = t.function %}{{ c.name }}: {{ "
+        + written
+        + " }}{% endfor %}{% endfor %}"
+    )
+    text = json.dumps({"a": FORGED, FORGED: [FORGED]})
+    arguments: Any = {"text": text, "escaped": text.replace("<", "\\u003c"), "values": json.loads(text)}
+    function = {"name": FORGED if how == "name" else "f", "arguments": arguments.get(how, FORGED)}
+    calls = [{"id": "1", "type": "function", "function": function}]
+    said: Any = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": calls}]
+    request = chat_request({"messages": said})
+    prompt = prompts.of_chat(
+        RequestMedia(model), request, template.prepare(prompts.harmless(model, request.messages)), None
+    )
+    assert not control(model.tokenizer, prompt.ids)
+
+
+def test_calls_without_special_tokens_stay_as_they_are() -> None:
+    arguments = '{"a":  "x < y", "b": [1.0, 1e5]}'
+    call = {"id": "1", "type": "function", "function": {"arguments": arguments, "name": "f"}}
+    said: Any = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    assert prompts.harmless(mini(), said) == said
 
 
 def test_tools_and_names_of_their_results_cannot_forge_turns() -> None:

@@ -107,6 +107,14 @@ def test_runaway_templates_end(source: str) -> None:
     assert time.process_time() - began < 2 * MAX_SECONDS
 
 
+@pytest.mark.parametrize("value", ["'x'", "('x' * 9999)", "[1]", "(1,)", "'x'|e"])
+def test_what_is_no_number_is_not_rounded(value: str) -> None:
+    """Jinja multiplies it by 10 ** precision first, which repeats a text or a list."""
+    with pytest.raises(WispError, match="no number"):
+        ChatTemplate("{{ (" + value + ")|round(7, 'floor') }}").render(USER)
+    assert ChatTemplate("{{ 1.26|round(1, 'floor') }} {{ true|round }}").render(USER) == "1.2 1"
+
+
 def test_formats_within_the_limits_are_applied() -> None:
     source = "{{ '%(a)5.2f %%|%%(' % {'a': 1} }}{{ '%r %-5s|' % ('a', 1) }}"
     assert ChatTemplate(source).render(USER) == " 1.00 %|%('a' 1    |"

@@ -9,7 +9,7 @@ const ENTRY_BYTES = 46; // of the directory, before its name
 const LOCAL_BYTES = 30; // before the name of a file's own header
 const STORED = 0;
 const DEFLATED = 8;
-const MOST = 500e6; // bytes of a file of chats: V8's longest string has 2 ** 29 - 24 characters
+const MOST = 500e6; // bytes of all files of chats, which may be one text: V8's longest string has 2 ** 29 - 24 characters
 const CHATS = /(^|\/)conversations[^/]*\.json$/;
 
 /** @typedef {{ name: string, method: number, packed: number, size: number, at: number }} Entry */
@@ -21,6 +21,7 @@ export const isArchive = async (file) => (await file.slice(0, 4).text()) === "PK
 export async function conversationsOf(file) {
   const found = (await directory(file)).filter(({ name }) => CHATS.test(name));
   if (!found.length) throw new Error(`${t("This ZIP archive has no conversations.json.")}`);
+  if (found.reduce((sum, { size }) => sum + size, 0) > MOST) throw damaged();
   const texts = [];
   for (const entry of found.sort((a, b) => a.name.localeCompare(b.name))) texts.push(await textOf(file, entry));
   return texts;
@@ -53,7 +54,7 @@ async function directory(file) {
 
 /** @param {Blob} file @param {Entry} entry */
 async function textOf(file, { method, packed, size, at }) {
-  if (size > MOST || (method !== STORED && method !== DEFLATED)) throw damaged();
+  if (method !== STORED && method !== DEFLATED) throw damaged();
   const local = await bytesOf(file, at, at + LOCAL_BYTES);
   const start = at + LOCAL_BYTES + local.getUint16(26, true) + local.getUint16(28, true);
   const data = file.slice(start, start + packed);

@@ -30,9 +30,10 @@ function checked(chat, where) {
     if (seen.has(message.n) || (parent !== null && !seen.has(parent)))
       throw failure(t("{where} does not follow a message before it.", { where: place }));
     seen.add(message.n);
-    const { media, steps } = message;
+    // A file cannot say what the model is asked: the requests of its answers may hold what the chat does not show.
+    const { media, steps, cut: _, trace: __, ...rest } = message;
     return {
-      ...message,
+      ...rest,
       parent,
       ...(media && { media: media.map(withBlob) }),
       ...(steps && { steps: steps.map(stepOf) }),

@@ -1,0 +1,107 @@
+"""Answers with tool calls that come in pieces: nothing is lost, copied again for each piece, or made what it is not."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from app.answers.harmony import HarmonyParser
+from app.answers.parsing import Parser
+from app.openai.answers import Message
+from tests.support.call_kinds import KINDS, calls_of, dialect, parsed
+
+LONG = 1500
+
+
+def held(value: Any) -> Iterator[str]:
+    """The texts that a parser holds."""
+    if isinstance(value, str):
+        yield value
+    elif hasattr(value, "__dict__") and type(value).__module__.startswith("app.answers"):
+        for part in vars(value).values():
+            yield from held(part)
+
+
+def after(parser: Parser, begin: str, rest: str) -> int:
+    """The length of the longest text that the parser holds after the rest came one character at a time."""
+    parser.push(begin)
+    for char in rest:
+        parser.push(char)
+    return max(map(len, held(parser)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("filler", ["x", "\n", "[", '"'])
+def test_no_long_text_is_copied_for_each_piece(kind: str, filler: str) -> None:
+    """Texts that grow are held in pieces: else an answer of a megabyte takes minutes."""
+    answer = KINDS[kind][1]
+    places = [0, answer.index("weather"), answer.index("Paris"), answer.index("2"), len(answer) - 3, len(answer)]
+    for place in places:
+        assert after(dialect(kind).parser("", True), answer[:place], filler * LONG) < 1000, answer[:place]
+
+
+def test_ends_within_a_text_do_not_end_it() -> None:
+    begin, ends = '<|tool_call>call:f{a:<|"|>', "<tool_call|>" * 500
+    assert after(dialect("gemma").parser("", True), begin, ends) < 1000
+    message = parsed(dialect("gemma").parser("", True), f'{begin}{ends}<|"|>}}<tool_call|>', 1)
+    assert calls_of(message) == [("f", json.dumps({"a": ends}))]
+
+
+@pytest.mark.parametrize("kind", ["qwen-xml", "seed", "glm", "glm-4.7", "lfm2", "gemma"])
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "[1, NaN]"])
+def test_numbers_that_json_lacks_do_not_pass_for_json(kind: str, number: str) -> None:
+    """Only Python reads NaN in JSON; a client in another language would find the arguments damaged."""
+    answer = KINDS[kind][1].replace("2", number, 1)
+    (_, arguments), *_ = calls_of(parsed(dialect(kind).parser("", True), answer, 1))
+    if kind == "gemma":  # its arguments are converted as a whole, or not at all
+        assert arguments == answer[answer.index("{") : answer.index("<tool_call|>")]
+    else:
+        assert json.loads(arguments, parse_constant=pytest.fail)["n"] == number
+    whole = Message()
+    whole.add({"tool_calls": [{"index": 0, "id": "1", "function": {"name": "f", "arguments": f'{{"n": {number}}}'}}]})
+    assert not whole.calls_whole(stopped=False)
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("'a\\\nb'", "ab"), ('"a\\\nb"', "ab"), ('"it\\\'s"', "it's"), ('"a\tb\nc"', "a\tb\nc"), ("'\"\\\"\\''", '""\'')],
+)
+def test_strings_of_python_have_pythons_values(written: str, value: str) -> None:
+    answer = f"<|tool_call_start|>[weather(city={written})]<|tool_call_end|>"
+    for seed in range(20):
+        ((_, arguments),) = calls_of(parsed(dialect("lfm2").parser("", True), answer, seed))
+        assert json.loads(arguments) == {"city": value}
+
+
+def harmony() -> HarmonyParser:
+    return HarmonyParser(lambda: "1", True)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["assistants help.", "assistant for you", "<|channel|>" + "x" * 600, "to=functions.f" + " y" * 400],
+    ids=["plural", "word", "channel", "recipient"],
+)
+def test_a_text_that_only_begins_like_a_header_is_content(answer: str) -> None:
+    for seed in range(20):
+        assert parsed(harmony(), answer, seed)["content"] == answer
+
+
+@pytest.mark.parametrize("answer", ["", "assistant", "<|channel|>final", "assistant<|channel|>analysis", " <|start|>"])
+def test_a_header_that_is_cut_off_is_no_content(answer: str) -> None:
+    for seed in range(20):
+        assert not parsed(harmony(), answer, seed)["content"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blanks_within_a_call_take_no_longer(kind: str) -> None:
+    """The parts of a head may have blanks between them; where several parts are empty, all ways to share them count."""
+    answer = KINDS[kind][1]
+    began = time.process_time()
+    for place in range(min(len(answer), 40)):
+        parser = dialect(kind).parser("", True)
+        for char in answer[:place] + " " * 290:
+            parser.push(char)
+    assert time.process_time() - began < 4
