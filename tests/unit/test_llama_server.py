@@ -62,6 +62,30 @@ async def test_several_prompts(page: Page) -> None:
     assert sum(chunk["stop"] for chunk in chunks) == 2
 
 
+async def test_several_answers_to_each_prompt(page: Page) -> None:
+    request = ONCE | {"prompt": ["Once", [5, 6]], "n_predict": 3}
+    for name in ("n", "n_cmpl"):
+        answers = await page.call("llama.completion", request=request | {name: 2})
+        assert [answer["index"] for answer in answers] == [0, 1, 2, 3]
+        assert [answer["prompt"] for answer in answers] == ["Once", "Once", [5, 6], [5, 6]]
+        assert all(answer["tokens_predicted"] == 3 for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"n_predict": 1 << 31}, "n_predict"),
+        ({"max_tokens": -2}, "max_tokens"),
+        ({"return_tokens": "x"}, "return_tokens"),
+        ({"n": 0}, "n"),
+    ],
+)
+def test_a_wrong_value_is_named(fields: dict[str, Json], param: str) -> None:
+    with pytest.raises(WispError) as error:
+        completion_of(**fields)
+    assert error.value.param == param
+
+
 async def test_fields_that_a_response_shall_have(page: Page) -> None:
     fields = ["content", "generation_settings/n_predict", "timings/nothing", "nothing"]
     answer = await page.call("llama.completion", request=ONCE | {"n_predict": 2, "response_fields": fields})
