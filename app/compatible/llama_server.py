@@ -16,7 +16,7 @@ from app.openai.requests import CompletionRequest, Request, completion_request
 from app.openai.sampling import NAMES as SAMPLING
 from app.openai.sampling import PARAMETERS
 
-_DEFAULTS: Body = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
+_DEFAULTS: Body = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "dry_penalty_last_n": 64}
 _PASSED_ON = SAMPLING | {
     "model", "prompt", "stop", "ignore_eos", "cache_prompt", "grammar", "json_schema", "lora", "samplers", "n", "n_cmpl"
 }  # fmt: skip

@@ -150,6 +150,12 @@ def test_seeds_of_a_random_answer() -> None:
     assert completion_of(seed=0).sampling.seed == 0
 
 
+def test_dry_looks_back_as_far_as_there() -> None:
+    sampling = completion_of(dry_multiplier=0.8).sampling
+    assert sampling.dry_penalty_last_n == 64
+    assert completion_of(dry_multiplier=0.8, dry_penalty_last_n=-1).sampling.dry_penalty_last_n == -1
+
+
 def test_parameters_that_change_nothing_are_accepted() -> None:
     neutral = {"mirostat": 0, "mirostat_tau": 5, "min_keep": 0, "post_sampling_probs": False}
     assert completion_of(**neutral, n_keep=3, **{"speculative.n_max": 4}) == completion_of()
