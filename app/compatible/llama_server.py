@@ -128,11 +128,11 @@ class Completion:
             "tokens_cached": timings["cache_n"],
             "timings": timings,
         }
-        if self._probed:
-            whole["completion_probabilities"] = self._probabilities[i]
         if rest := choice.get("token_ids") or []:  # those of the end, or of a stop string, whose text is not sent
             self._send(self._piece(i, "", rest))
         self._send(self._picked(whole | {"content": "", "tokens": []}))  # the other events had them
+        if self._probed:
+            whole["completion_probabilities"] = self._probabilities[i]
         self._whole[i] = self._picked(whole)
 
     def _prompt(self, i: int) -> Json:

@@ -129,11 +129,14 @@ def test_a_chat_with_its_parameters(here: Ask, there: Ask, more: dict[str, Any])
         assert ours["usage"][name] == theirs["usage"][name], name
 
 
-def test_probabilities(here: Ask, there: Ask) -> None:
-    request = ITALY | {"n_probs": 3, "return_tokens": True, "n_predict": 3}
-    theirs, ours = (json.loads(ask("completion", request)[2])["completion_probabilities"] for ask in (there, here))
-    assert len(ours) == len(theirs) == 3
-    for our, their in zip(ours, theirs, strict=True):
+@pytest.mark.parametrize("limit", [3, 30])
+def test_probabilities(here: Ask, there: Ask, limit: int) -> None:
+    """Of every token, also of the end, which comes before the second limit."""
+    request = ITALY | {"n_probs": 3, "return_tokens": True, "n_predict": limit}
+    (theirs, ours) = (json.loads(ask("completion", request)[2]) for ask in (there, here))
+    assert ours["stop_type"] == theirs["stop_type"] == ("limit" if limit == 3 else "eos")
+    assert [entry["id"] for entry in ours["completion_probabilities"]] == ours["tokens"]
+    for our, their in zip(ours["completion_probabilities"], theirs["completion_probabilities"], strict=True):
         assert our.keys() == their.keys()
         assert (our["id"], our["token"], our["bytes"]) == (their["id"], their["token"], their["bytes"])
         assert abs(our["logprob"] - their["logprob"]) < 0.2  # its products round activations to 8 bits

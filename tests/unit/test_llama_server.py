@@ -121,8 +121,12 @@ async def test_probabilities_have_the_ids_of_their_tokens(page: Page) -> None:
     request = ONCE | {"n_probs": 1, "return_tokens": True}
     answer = await page.call("llama.completion", request=request)
     found = answer["completion_probabilities"]
-    assert [entry["id"] for entry in found] == answer["tokens"][:-1]
+    assert [entry["id"] for entry in found] == answer["tokens"]
     assert [entry["top_logprobs"][0]["id"] for entry in found] == [5] * len(found)
+    assert (found[-1]["token"], found[-1]["bytes"]) == ("", [])  # the end
+    ended = await page.stream("llama.completion", **request | {"prompt": "Once"})
+    streamed = [entry for event in ended for entry in event.get("completion_probabilities", [])]
+    assert streamed == found
 
 
 def test_samplers_that_a_list_leaves_out_are_off() -> None:
