@@ -24,7 +24,8 @@ from py_engine.text.chat_template import ChatTemplate
 from py_engine.text.tokenizer import remove_breaks
 from py_engine.text.tokenizers.special import BREAK
 
-SHORTEN = 'Shorten the conversation, set truncation: "auto", or load the model with a longer context.'
+_TRUNCATE = 'set truncation: "auto", '
+SHORTEN = f"Shorten the conversation, {_TRUNCATE}or load the model with a longer context."
 _OWN_VARIABLES = ("tools", "add_generation_prompt")  # of a template; a request may not set them another way
 
 
@@ -201,6 +202,13 @@ def _check_fits(model: Loaded, ids: list[int], param: str) -> None:
             "context_length_exceeded",
             param=param,
         )
+
+
+def without_truncation(error: WispError) -> WispError:
+    """The error for a client of an API whose requests have no `truncation`."""
+    if _TRUNCATE not in error.message:
+        return error
+    return WispError(error.message.replace(_TRUNCATE, ""), error.code, error.type, error.param)
 
 
 def _system_tokens(model: Loaded, messages: Messages, ids: list[int], render: Callable[[Messages], str]) -> int:

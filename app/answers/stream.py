@@ -36,10 +36,15 @@ class StopStrings:
 
 
 class AnswerStream:
-    """The text of one answer from batches of ids, and the log-probabilities of the tokens whose text was sent."""
+    """The text of one answer from batches of ids, and the log-probabilities of the tokens whose text was sent.
 
-    def __init__(self, decoder: TextStream, stops: Iterable[str], end_ids: frozenset[int]) -> None:
-        self._decoder = decoder
+    `of_all`: also those of tokens without a text, such as the end.
+    """
+
+    def __init__(
+        self, decoder: TextStream, stops: Iterable[str], end_ids: frozenset[int], *, of_all: bool = False
+    ) -> None:
+        self._decoder, self._of_all = decoder, of_all
         self._stops = StopStrings(stops)
         self._end_ids = end_ids
         self.ended = False  # an end token or a stop string came
@@ -60,12 +65,15 @@ class AnswerStream:
             if self.ended:
                 break
             self.tokens += 1
+            start = self._decoded
             if token in self._end_ids:
                 self.ended = True
+                if logprobs is not None and self._of_all:
+                    self._waiting.append((start, start, logprobs[i]))
                 continue
-            text, start = self._decoder.push(token), self._decoded
+            text = self._decoder.push(token)
             self._decoded += len(text)
-            if logprobs is not None and not self._decoder.hides(token):
+            if logprobs is not None and (self._of_all or not self._decoder.hides(token)):
                 self._waiting.append((start, self._decoded, logprobs[i]))
             sent = self._stops.push(text)
             out += sent

@@ -22,6 +22,7 @@ _KNOWN = frozenset(
 )  # fmt: skip
 EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}  # ours for theirs
 _REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+_TOOL_FIELDS = {"name": "name", "description": "description", "input_schema": "parameters", "strict": "strict"}
 _RENAMED = (("response_format", "output_format"), ("stop", "stop_sequences"))  # a chat's field, the request's
 
 
@@ -207,11 +208,8 @@ def _tools(given: Json) -> Json:
     for i, tool in enumerate(given):
         if not isinstance(tool, dict) or tool.get("type") not in (None, "custom"):
             raise unsupported(f"tools[{i}] is a tool of Anthropic's servers; give your own tools.", f"tools[{i}].type")
-        function = {"name": tool.get("name"), "parameters": tool.get("input_schema")}
-        if tool.get("description") is not None:
-            function["description"] = tool["description"]
-        if tool.get("strict") is not None:
-            function["strict"] = tool["strict"]
+        # In the order of OpenAI's fields, as templates write them and models have learned them.
+        function = {ours: tool[name] for name, ours in _TOOL_FIELDS.items() if tool.get(name) is not None}
         found.append({"type": "function", "function": function})
     return found
 

@@ -5,35 +5,23 @@ Source: tools/server/README.md of llama.cpp, and what its server answers.
 
 from functools import partial
 
-from app.compatible.samplers import NEUTRAL_VALUES, changes_nothing, with_any_temperature
+from app.compatible.samplers import with_any_temperature
 from app.models.slots import Task
 from app.openai.answers import Identity
-from app.openai.converted import MAX_STOPS, UNLIMITED, Converted, Emit
-from app.openai.fields import Body, Json, boolean, unsupported, whole, wrong_type, wrong_value
+from app.openai.converted import MAX_STOPS, Converted, Emit
+from app.openai.fields import Body, Json, boolean, unsupported, wrong_type
+from app.openai.llama_parameters import NEUTRAL_VALUES, SAMPLERS, UNLIMITED, has_no_effect, token_limit
 from app.openai.messages import MixedPrompt
 from app.openai.requests import CompletionRequest, Request, completion_request
 from app.openai.sampling import NAMES as SAMPLING
 from app.openai.sampling import PARAMETERS
 
-_DEFAULTS: Body = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
-_PASSED_ON = SAMPLING | {"model", "prompt", "stop", "ignore_eos", "cache_prompt", "grammar", "json_schema", "lora"}
-_OWN = frozenset(["n_predict", "max_tokens", "stream", "return_tokens", "response_fields", "samplers"])
-_NO_EFFECT = frozenset(["id_slot", "n_keep", "t_max_predict_ms", "timings_per_token", "return_progress",
-                        "sse_ping_interval"])  # fmt: skip
-# The names of samplers -> the parameters that switch each off.
-_OFF: dict[str, Body] = {
-    "penalties": {"repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0},
-    "dry": {"dry_multiplier": 0},
-    "top_n_sigma": {"top_n_sigma": -1},
-    "top_k": {"top_k": 0},
-    "typ_p": {"typical_p": 1},
-    "top_p": {"top_p": 1},
-    "min_p": {"min_p": 0},
-    "xtc": {"xtc_probability": 0},
-    "temperature": {"temperature": 1, "dynatemp_range": 0},
-}
-_ALSO = {"typical_p": "typ_p", "typical": "typ_p", "temp": "temperature"}  # other names of samplers
-_RANDOM_SEEDS = (-1, 0xFFFFFFFF)
+_DEFAULTS: Body = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "dry_penalty_last_n": 64}
+_PASSED_ON = SAMPLING | {
+    "model", "prompt", "stop", "ignore_eos", "cache_prompt", "grammar", "json_schema", "lora", "samplers", "n", "n_cmpl"
+}  # fmt: skip
+_OWN = frozenset(["n_predict", "max_tokens", "stream", "return_tokens", "response_fields"])
+_DEFAULT_SEED = 0xFFFFFFFF  # that server's -1: a random one
 _STOP_TYPES = {"stop": "eos", "length": "limit"}
 
 
@@ -42,10 +30,10 @@ def completion(body: Json) -> Converted:
     if not isinstance(body, dict):
         raise wrong_type(None, "a JSON object as the request", body)
     _check_known(body)
+    boolean(body, "return_tokens")
     request = _DEFAULTS | {name: value for name, value in body.items() if name in _PASSED_ON and value is not None}
-    if request.get("seed") in _RANDOM_SEEDS:
+    if request.get("seed") == _DEFAULT_SEED:
         del request["seed"]
-    request |= _switched_off(body.get("samplers"))
     given = request.get("dynatemp_range")
     # A dynatemp_range of 0 or less is off. Then the exponent has no effect.
     if isinstance(given, int | float) and not isinstance(given, bool) and given <= 0:
@@ -67,9 +55,7 @@ def begins_answer(body: Body) -> bool:
 
 def _check_known(body: Body) -> None:
     for name, value in body.items():
-        if name in _PASSED_ON or name in _OWN or name in _NO_EFFECT or name.startswith("speculative."):
-            continue
-        if changes_nothing(name, value):
+        if name in _PASSED_ON or name in _OWN or has_no_effect(name, value):
             continue
         raise unsupported(f"{name} is not supported by this engine; leave it out.", name)
     fields = body.get("response_fields")
@@ -78,43 +64,29 @@ def _check_known(body: Body) -> None:
 
 
 def _limit(body: Body) -> int:
-    """The most tokens to generate. -1: until the answer ends; 0 is one, as that server has it."""
-    limit = body.get("n_predict", body.get("max_tokens"))
-    found = -1 if limit is None else whole(limit)
-    if found is None:
-        raise wrong_type("n_predict", "an integer", limit)
-    return max(1, found) if found >= 0 else UNLIMITED
-
-
-def _switched_off(samplers: Json) -> Body:
-    """The parameters that switch off what a list of samplers leaves out. Their order is always the same."""
-    if samplers is None:
-        return {}
-    if not isinstance(samplers, list) or not all(isinstance(name, str) for name in samplers):
-        raise wrong_type("samplers", "a list of names", samplers)
-    names = {_ALSO.get(name, name) for name in samplers}
-    for name in names - _OFF.keys():
-        raise wrong_value(f"samplers has {name!r}; there are {', '.join(_OFF)}.", "samplers")
-    return {name: value for left_out in _OFF.keys() - names for name, value in _OFF[left_out].items()}
+    """The most tokens to generate. By default: until the answer ends."""
+    name = "n_predict" if body.get("n_predict") is not None else "max_tokens"
+    return token_limit(body.get(name), name) or UNLIMITED
 
 
 class Completion:
-    """A builder of the answers to one request, one for each prompt, from a completion's chunks."""
+    """A builder of the answers to one request, `n` for each prompt, from a completion's chunks."""
 
     def __init__(
         self, given: Body, request: CompletionRequest, model: str, emit: Emit | None, identity: Identity
     ) -> None:
         self._given, self._request, self._model, self._emit = given, request, model, emit
         self._probed = request.sampling.logprobs >= 0
-        self._texts = [""] * len(request.prompts)
-        self._tokens: list[list[int]] = [[] for _ in request.prompts]
-        self._evaluated = [0] * len(request.prompts)
-        self._probabilities: list[list[Json]] = [[] for _ in request.prompts]
-        self._whole: list[Json] = [None] * len(request.prompts)
+        answers = len(request.prompts) * request.n
+        self._texts = [""] * answers
+        self._tokens: list[list[int]] = [[] for _ in range(answers)]
+        self._evaluated = [0] * answers
+        self._probabilities: list[list[Json]] = [[] for _ in range(answers)]
+        self._whole: list[Json] = [None] * answers
 
     @property
     def body(self) -> Json:
-        """The whole answer: an object, or a list of them for several prompts."""
+        """The whole answer: an object, or a list of several."""
         return self._whole if len(self._whole) > 1 else self._whole[0]
 
     def chunk(self, chunk: dict[str, Json]) -> None:
@@ -156,16 +128,16 @@ class Completion:
             "tokens_cached": timings["cache_n"],
             "timings": timings,
         }
-        if self._probed:
-            whole["completion_probabilities"] = self._probabilities[i]
         if rest := choice.get("token_ids") or []:  # those of the end, or of a stop string, whose text is not sent
             self._send(self._piece(i, "", rest))
         self._send(self._picked(whole | {"content": "", "tokens": []}))  # the other events had them
+        if self._probed:
+            whole["completion_probabilities"] = self._probabilities[i]
         self._whole[i] = self._picked(whole)
 
     def _prompt(self, i: int) -> Json:
         """A prompt as it was given: text, or token ids, or both."""
-        given = self._request.prompts[i]
+        given = self._request.prompts[i // self._request.n]
         if isinstance(given, MixedPrompt):
             return list(given.parts)
         return given if isinstance(given, str | list) else given.text
@@ -236,7 +208,7 @@ def _settings(given: Body, request: Request) -> dict[str, Json]:
             "n_probs": max(0, request.sampling.logprobs),
             "logit_bias": [{"token": token, "bias": bias} for token, bias in request.sampling.logit_bias],
             "grammar": given.get("grammar") or "",
-            "samplers": list(_OFF) if given.get("samplers") is None else given["samplers"],
+            "samplers": list(SAMPLERS) if given.get("samplers") is None else given["samplers"],
         }
         | NEUTRAL_VALUES
     )

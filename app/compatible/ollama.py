@@ -9,10 +9,11 @@ import time
 from datetime import UTC, datetime
 from functools import partial
 
-from app.compatible.samplers import changes_nothing, with_any_temperature
+from app.compatible.samplers import with_any_temperature
 from app.openai.answers import Identity
-from app.openai.converted import MAX_STOPS, UNLIMITED, Converted, Emit
+from app.openai.converted import MAX_STOPS, Converted, Emit
 from app.openai.fields import Body, Json, boolean, mapping, parsed, text, unsupported, whole, wrong_type, wrong_value
+from app.openai.llama_parameters import UNLIMITED, changes_nothing
 from app.openai.requests import ChatRequest, chat_request, completion_request
 from app.openai.sampling import chat_logprobs
 
@@ -158,8 +159,6 @@ def _common(body: Body) -> Body:
         if not changes_nothing(name, options[name]):
             raise unsupported(f"options.{name} is not supported by this engine; leave it out.", f"options.{name}")
     request = _DEFAULTS | {name: options[name] for name in _SAMPLING if options.get(name) is not None}
-    if request.get("seed") == -1:  # a random one
-        del request["seed"]
     request |= {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": _num_predict(options)}
     think = body.get("think")
     if think is not None:

@@ -343,7 +343,8 @@ def _properties(
     """Return (the rule for a non-empty list of properties, whether the list may be empty).
 
     The first number of a state has the bits of the named properties so far. In the schema's order it is the index of
-    the next one that may come.
+    the next one that may come; properties without a name of their own then follow the required ones. A model that is
+    to write what is required, and would rather write something else, cannot put it off for ever.
     """
     needed = 0
     for e in entries:
@@ -352,10 +353,12 @@ def _properties(
     all_flags = (1 << len(t.exists)) - 1
     cap = t.low if t.high is None else t.high
 
+    def has_required(used: int) -> bool:
+        return used & needed == needed if free_order else used >= needed.bit_length()
+
     def may_end(state: PropertyState) -> bool:
         used, count, flags = state
-        done = used & needed == needed if free_order else used >= needed.bit_length()
-        return done and count >= t.low and flags == all_flags
+        return has_required(used) and count >= t.low and flags == all_flags
 
     def steps(state: PropertyState) -> Iterator[tuple[str, PropertyState]]:
         used, count, flags = state
@@ -364,6 +367,8 @@ def _properties(
             return
         for e in entries:
             if e.index is None:
+                if not free_order and not has_required(used):
+                    continue
                 after = used
             elif free_order:
                 if used >> e.index & 1:

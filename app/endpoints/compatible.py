@@ -6,12 +6,14 @@ from typing import Any
 
 from app.answers import chat, embeddings
 from app.answers.dialects import dialect_of
+from app.answers.prompts import without_truncation
 from app.client import Call, Fields
 from app.compatible import anthropic, llama_metrics, llama_server, ollama, ollama_models
 from app.endpoints.handlers import DONE, Handlers, answers
 from app.model_messages import model_name
 from app.models.loaded import Loaded
 from app.openai import lora
+from app.openai.converted import Converted
 from app.openai.fields import Json, boolean, wrong_type
 from app.openai.messages import MARKER
 from app.openai.requests import chat_request
@@ -20,6 +22,13 @@ from py_engine.errors import SERVER_ERROR, WispError
 
 class CompatibleHandlers(Handlers):
     """What these servers answer."""
+
+    async def converted(self, given: Converted, fields: Fields, call: Call) -> Any:
+        """Answer a request of another API, which does not have all of OpenAI's parameters."""
+        try:
+            return await super().converted(given, fields, call)
+        except WispError as error:
+            raise without_truncation(error) from None
 
     # -- Anthropic
 

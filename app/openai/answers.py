@@ -3,6 +3,7 @@
 import os
 import random
 import time
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -224,7 +225,7 @@ class Logprobs:
     def __init__(self, chat: bool, token_bytes: TokenBytes) -> None:
         self._chat, self._token_bytes = chat, token_bytes
         self._all: list[TokenLogprob] = []
-        self._offset = 0  # characters before the next token; completions only
+        self._begin()
 
     def add(self, entries: Iterable[TokenLogprob]) -> Json:
         """Add tokens and return the object for their chunk; None without tokens."""
@@ -234,8 +235,13 @@ class Logprobs:
 
     def whole(self) -> Json:
         """Return the object for all tokens."""
-        self._offset = 0
+        self._begin()
         return self._shape(self._all)
+
+    def _begin(self) -> None:
+        """Be before the first token; completions only."""
+        self._offset = 0  # characters before the next token
+        self._decoder = getincrementaldecoder("utf-8")("replace")  # a character may have several tokens
 
     def _shape(self, entries: list[TokenLogprob]) -> dict[str, Json]:
         if self._chat:
@@ -243,13 +249,21 @@ class Logprobs:
         offsets = []
         for entry in entries:
             offsets.append(self._offset)
-            self._offset += len(self._text(entry.token))
+            self._offset += len(self._decoder.decode(self._token_bytes(entry.token)))
         return {
-            "tokens": [self._text(e.token) for e in entries],
+            "tokens": [self._name(e.token) for e in entries],
             "token_logprobs": [e.logprob for e in entries],
-            "top_logprobs": [{self._text(t): logprob for t, logprob in e.top} for e in entries],
+            "top_logprobs": [{self._name(t): logprob for t, logprob in e.top} for e in entries],
             "text_offset": offsets,
         }
+
+    def _name(self, token: int) -> str:
+        """A token's text; its bytes, as OpenAI writes them, where they are only a part of a character."""
+        data = self._token_bytes(token)
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
 
     def _entry(self, entry: TokenLogprob) -> dict[str, Json]:
         return {

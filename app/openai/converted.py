@@ -10,7 +10,6 @@ from app.openai.requests import ChatRequest, CompletionRequest
 
 Emit = Callable[[dict[str, Json]], None]
 MAX_STOPS = 256  # stop strings of a request; OpenAI allows 4
-UNLIMITED = (1 << 31) - 1  # tokens: until the answer or the context ends
 
 
 class Answer(Protocol):

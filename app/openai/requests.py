@@ -6,7 +6,7 @@ unless its value has no effect; no parameter is ignored silently.
 
 from dataclasses import dataclass, field
 
-from app.openai import formats, lora, sampling, tools
+from app.openai import formats, llama_parameters, lora, sampling, tools
 from app.openai.fields import (
     Body,
     Json,
@@ -33,7 +33,6 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 # Parameters that are not implemented: name -> the values that have no effect, and are accepted.
 _NEUTRAL: dict[str, tuple[Json, ...]] = {
-    "mirostat": (0,),
     "suffix": ("",),
     "functions": ([],),
     "function_call": ("none", "auto"),
@@ -50,7 +49,7 @@ _IGNORED = frozenset(
 )  # fmt: skip
 _COMMON = (
     frozenset(["stream", "stream_options", "max_tokens", "stop", "n", "logprobs", "ignore_eos", "cache_prompt",
-               "truncation", "prompt_cache_retention", "lora"])
+               "truncation", "prompt_cache_retention", "lora", "n_predict", "n_cmpl", "samplers"])
     | sampling.NAMES
     | formats.NAMES
 )  # fmt: skip
@@ -58,7 +57,7 @@ _CHAT = (
     _COMMON
     | tools.NAMES
     | {"messages", "max_completion_tokens", "chat_template_kwargs", "top_logprobs", "reasoning_effort",
-       "reasoning_format", "continue_final_message"}
+       "reasoning_format", "continue_final_message", "add_generation_prompt"}
 )  # fmt: skip
 _COMPLETION = _COMMON | {"prompt", "echo", "best_of"}
 
@@ -105,18 +104,14 @@ class CompletionRequest(Request):
 def chat_request(body: Json, max_stops: int = MAX_STOPS) -> ChatRequest:
     """Check a chat completion request."""
     body = _object(body, _CHAT)
-    limit = integer(body, "max_completion_tokens", 1)
-    older = integer(body, "max_tokens", 1)
-    common = _common(body, older if limit is None else limit, sampling.chat_logprobs(body), max_stops)
+    limits = [integer(body, name, 1) for name in ("max_completion_tokens", "max_tokens")]
+    common = _common(body, _first(*limits, _n_predict(body)), sampling.chat_logprobs(body), max_stops)
     chosen = tools.tools(body)
     if chosen.required and common.format is not None:
         what = "tool_choice requires a tool call, which no other form allows; leave out one."
         raise wrong_value(what, common.format.param)
     conversation, continued = messages(body.get("messages")), ""
-    if boolean(body, "continue_final_message"):
-        if body.get("tools"):
-            what = "continue_final_message is not supported with tools."
-            raise unsupported(what, "continue_final_message")
+    if _continues(body):
         conversation, continued = split_final(conversation)
     return ChatRequest(
         **vars(common),
@@ -131,8 +126,8 @@ def chat_request(body: Json, max_stops: int = MAX_STOPS) -> ChatRequest:
 def completion_request(body: Json, max_stops: int = MAX_STOPS) -> CompletionRequest:
     """Check a completion request. max_tokens defaults to 16, as OpenAI's does."""
     body = _object(body, _COMPLETION)
-    limit = integer(body, "max_tokens", 0)
-    common = _common(body, 16 if limit is None else limit, sampling.completion_logprobs(body), max_stops)
+    limit = _first(integer(body, "max_tokens", 0), _n_predict(body), 16)
+    common = _common(body, limit, sampling.completion_logprobs(body), max_stops)
     best = integer(body, "best_of", 1, 20)
     if best is not None and best != common.n:
         raise unsupported("best_of is only supported if it equals n.", "best_of")
@@ -145,17 +140,42 @@ def completion_request(body: Json, max_stops: int = MAX_STOPS) -> CompletionRequ
     return CompletionRequest(**vars(common), prompts=given, echo=echo)
 
 
+def _continues(body: Body) -> bool:
+    """Whether the answer continues the last message. vLLM's clients then say that no other one begins."""
+    continues = boolean(body, "continue_final_message")
+    begins = boolean(body, "add_generation_prompt", not continues)
+    if continues and begins:
+        what = "continue_final_message and add_generation_prompt exclude each other; only one may be true."
+        raise wrong_value(what, "add_generation_prompt")
+    if not continues and not begins:
+        what = "add_generation_prompt: false is supported only with continue_final_message."
+        raise unsupported(what, "add_generation_prompt")
+    if continues and body.get("tools"):
+        raise unsupported("continue_final_message is not supported with tools.", "continue_final_message")
+    return continues
+
+
+def _n_predict(body: Body) -> int | None:
+    return llama_parameters.token_limit(body.get("n_predict"))
+
+
+def _first(*values: int | None) -> int | None:
+    """The first one that is given."""
+    return next((value for value in values if value is not None), None)
+
+
 def _object(body: Json, known: frozenset[str]) -> Body:
+    """The checked body, with llama.cpp's list of samplers as the parameters that switch the other ones off."""
     if not isinstance(body, dict):
         raise wrong_type(None, "a JSON object as the request", body)
     for name, value in body.items():
-        if name in known or name in _IGNORED or value is None:
+        if name in known or name in _IGNORED or llama_parameters.has_no_effect(name, value):
             continue
-        if name not in _NEUTRAL:
+        if name not in _NEUTRAL and name not in llama_parameters.NOT_IMPLEMENTED:
             raise unsupported(f"Unrecognized request argument supplied: {name}", name)
-        if not any(_same(value, neutral) for neutral in _NEUTRAL[name]):
+        if not any(_same(value, neutral) for neutral in _NEUTRAL.get(name, ())):
             raise unsupported(f"{name} is not supported by this engine; leave it out.", name)
-    return body
+    return body | llama_parameters.switched_off(body)
 
 
 def _same(value: Json, neutral: Json) -> bool:
@@ -173,7 +193,7 @@ def _common(body: Body, max_tokens: int | None, logprobs: int, max_stops: int) -
         stop=_stop(body.get("stop"), max_stops),
         stream=stream,
         include_usage=_stream_options(body.get("stream_options"), stream),
-        n=integer(body, "n", 1, MAX_N) or 1,
+        n=_first(integer(body, "n", 1, MAX_N), integer(body, "n_cmpl", 1, MAX_N)) or 1,
         ignore_eos=boolean(body, "ignore_eos"),
         cache_prompt=boolean(body, "cache_prompt", default=True),
         private=one_of(body, "prompt_cache_retention", RETENTIONS) not in (None, "24h"),

@@ -1,14 +1,18 @@
 """Read the sampling parameters of a request: OpenAI's, and llama.cpp's under its names."""
 
+import re
 from dataclasses import dataclass
 
 from app.openai.fields import Body, Json, boolean, integer, number, whole, wrong_type, wrong_value
+from py_engine.errors import WispError
 from py_engine.plan.sampling import Parameter, Sampling, parameters
 from py_engine.plan.shared import MAX_LOGPROBS
 
 PARAMETERS = parameters()
 NAMES = frozenset({*PARAMETERS, "dry_sequence_breakers", "logit_bias", "n_probs"})
 MAX_BREAKERS, MAX_BREAKER = 32, 40  # strings, and characters of one
+_INTEGER = re.compile("-?[0-9]+")
+RANDOM_SEED = -1  # a new seed for each answer, in llama.cpp and vLLM
 DRY_BREAKERS = ("\n", ":", '"', "*")  # llama.cpp's default
 
 
@@ -24,8 +28,11 @@ def sampling(body: Body, logprobs: int) -> tuple[Sampling, TextParameters]:
     """Return the parameters, and those given as text. `logprobs`: alternatives per token, -1: no logprobs."""
     ids, texts = _bias(body.get("logit_bias"))
     given = {name: _value(body, name, PARAMETERS[name]) for name in PARAMETERS if body.get(name) is not None}
+    if given.get("seed") == RANDOM_SEED:
+        del given["seed"]
     made = Sampling(**given, logit_bias=ids, logprobs=logprobs)
-    return made, TextParameters(_breakers(body.get("dry_sequence_breakers")) if made.dry_multiplier else (), texts)
+    breakers = _breakers(body.get("dry_sequence_breakers"))
+    return made, TextParameters(breakers if made.dry_multiplier else (), texts)
 
 
 def _value(body: Body, name: str, parameter: Parameter) -> Json:
@@ -54,7 +61,7 @@ def _n_probs(body: Body) -> int:
 
 
 def _bias(value: Json) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[str, float], ...]]:
-    """Read OpenAI's {id: bias}, or llama.cpp's [[id or text, bias or false], ...]; false bans a token."""
+    """Read OpenAI's {id: bias}, or llama.cpp's {text: bias} and [[id or text, bias], ...]; false bans a token."""
     if value is None:
         return (), ()
     pairs: list[tuple[int | str | None, Json]]
@@ -63,7 +70,7 @@ def _bias(value: Json) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[str, 
     elif isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
         pairs = [(key if isinstance(key, str) else whole(key), bias) for key, bias in value]
     else:
-        raise wrong_type("logit_bias", "an object of token ids and biases", value)
+        raise wrong_type("logit_bias", "an object of token ids and biases, or a list of such pairs", value)
     ids: list[tuple[int, float]] = []
     texts: list[tuple[str, float]] = []
     for key, bias in pairs:
@@ -71,7 +78,8 @@ def _bias(value: Json) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[str, 
             raise wrong_value("logit_bias has a key that is not a token id, a non-negative integer.", "logit_bias")
         strength = -100.0 if bias is False else bias
         if isinstance(strength, bool) or not isinstance(strength, int | float):
-            raise wrong_type("logit_bias", "an object of token ids and biases", bias)
+            what = f"logit_bias has {bias!r}; a bias must be a number, or false."
+            raise WispError(what, "invalid_type", param="logit_bias")
         if not -100 <= strength <= 100:
             raise wrong_value(f"logit_bias has {bias}; a bias must be from -100 to 100.", "logit_bias")
         if isinstance(key, int):
@@ -81,8 +89,11 @@ def _bias(value: Json) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[str, 
     return tuple(ids), tuple(texts)
 
 
-def _token(key: str) -> int | None:
-    return int(key) if key.isascii() and key.isdigit() and len(key) < 20 else None
+def _token(key: str) -> int | str | None:
+    """A key of an object: the id of a token, or a text. None for a number that is no id."""
+    if not _INTEGER.fullmatch(key):
+        return key
+    return int(key) if key.isdigit() and len(key) < 20 else None
 
 
 def _breakers(value: Json) -> tuple[str, ...]:

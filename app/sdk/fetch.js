@@ -92,7 +92,7 @@ async function route(engine, request, { path, one, endpoint }) {
   }
   const body = await bodyOf(request, endpoint);
   const streamed = isStreamed(endpoint, body);
-  const asking = endpoint.streams && streamed ? { ...body, stream: true } : body;
+  const asking = endpoint.streams && streamed && !Array.isArray(body) ? { ...body, stream: true } : body;
   const answer = await call(asking, { signal });
   if (streamed) return events(answer, endpoint);
   return isText(endpoint, body) ? text(answer, TEXT) : json(answer);

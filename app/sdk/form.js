@@ -11,9 +11,11 @@ const MULTIPART = /^multipart\/form-data\b/i;
 /** The body of a request as the SDK's method takes it. @param {Request} request @param {Endpoint} endpoint @returns {Promise<any>} */
 export async function bodyOf(request, endpoint) {
   if (!endpoint.form) {
-    return request.json().catch(() => {
+    const body = await request.json().catch(() => {
       throw refused("The body is not JSON.");
     });
+    if (body !== null && typeof body === "object") return body; // lists are for the engine: some endpoints take one
+    throw refused(`Expected a JSON object as the request, not ${body === null ? "null" : `a ${typeof body}`}.`);
   }
   if (!MULTIPART.test(request.headers.get("content-type") ?? "")) {
     throw refused("Send a form: the body must be multipart/form-data, with its boundary in the Content-Type.");

@@ -64,8 +64,8 @@ export interface Sampling {
   diffusion_alg_temp?: number | null;
   // </sampling>
   dry_sequence_breakers?: string[] | null;
-  /** token id -> -100 (banned) to 100; or [token id or text, bias or false] pairs */
-  logit_bias?: Record<string, number> | [number | string, number | false][] | null;
+  /** token id or text -> -100 (banned) to 100, or false (banned); or pairs of these */
+  logit_bias?: Record<string, number | false> | [number | string, number | false][] | null;
 }
 
 /** The scale of an adapter; `id`: its place in `load({ lora })`. */
@@ -78,6 +78,10 @@ interface Common extends Form, Sampling {
   /** a loaded model, or an id of the catalog, which is loaded on demand; default: the default one */
   model?: string;
   max_tokens?: number | null;
+  /** llama.cpp's: as `max_tokens`, but -1 is no limit */
+  n_predict?: number | null;
+  /** llama.cpp's: the samplers that are on; their order is always the same */
+  samplers?: string[] | null;
   /** up to four */
   stop?: string | string[] | null;
   stream?: boolean | null;
@@ -119,6 +123,8 @@ export interface ChatRequest extends Common {
   reasoning_format?: "auto" | "deepseek" | "none" | null;
   /** continue the last message, an answer of the assistant, instead of beginning a new one */
   continue_final_message?: boolean | null;
+  /** vLLM's: only the opposite of `continue_final_message` */
+  add_generation_prompt?: boolean | null;
   /** variables of the model's chat template */
   chat_template_kwargs?: Record<string, any> | null;
 }

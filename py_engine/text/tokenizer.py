@@ -132,6 +132,10 @@ class Tokenizer:
             )
         return self.model.piece(token)
 
+    def shown_piece(self, token: int) -> bytes:
+        """The bytes that a token adds to an answer."""
+        return b"" if self.hidden(token) else self.piece(token)
+
     def hidden(self, token: int) -> bool:
         """Whether a token is a control or unknown token, which answers do not show."""
         return not 0 <= token < len(self.vocab) or self.vocab.types[token] in (CONTROL, UNKNOWN)

@@ -154,6 +154,15 @@ def test_ordered_properties_come_in_the_schemas_order() -> None:
     assert free["texts"] == [True, True, True, False]
 
 
+def test_in_the_schemas_order_other_names_follow_the_required_ones() -> None:
+    """A model that is made to call a function does not put the arguments off for ever."""
+    schema = {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["b"], "patternProperties": {"^p": {}}}
+    texts = ['{"b": 1, "x": 2, "p": 3}', '{"a": 0, "b": 1, "x": 2}', '{"x": 2, "b": 1}', '{"a": 0, "p": 2, "b": 1}']
+    ordered, free = run([{"grammar": grammar_of(schema, ordered=o), "texts": texts} for o in (True, False)])
+    assert ordered["texts"] == [True, True, False, False]
+    assert free["texts"] == [True, True, True, True]
+
+
 def test_limits_of_strings_hold_beside_long_patterns() -> None:
     """Both are counted in blocks, by rules of their own."""
     properties = {

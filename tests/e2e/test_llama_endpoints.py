@@ -78,6 +78,7 @@ def here(dist: Path, context: BrowserContext) -> Iterator[Ask]:
         {"temperature": -1},
         {"temperature": 5, "top_k": 1},
         {"seed": -1, "mirostat": 0, "dynatemp_range": 0, "min_keep": 0, "cache_prompt": False},
+        {"logit_bias": {" Ro": False, "16": 2}},
     ],
 )
 def test_a_completion(here: Ask, there: Ask, more: dict[str, Any]) -> None:
@@ -98,11 +99,44 @@ def test_several_prompts_and_chosen_fields(here: Ask, there: Ask) -> None:
         assert len(ours) == len(prompts)
 
 
-def test_probabilities(here: Ask, there: Ask) -> None:
-    request = ITALY | {"n_probs": 3, "return_tokens": True, "n_predict": 3}
-    theirs, ours = (json.loads(ask("completion", request)[2])["completion_probabilities"] for ask in (there, here))
-    assert len(ours) == len(theirs) == 3
-    for our, their in zip(ours, theirs, strict=True):
+def test_several_answers(here: Ask, there: Ask) -> None:
+    request = ITALY | {"n_cmpl": 1, "n": 1, "response_fields": ["content", "index"]}
+    theirs, ours = (json.loads(ask("completion", request)[2]) for ask in (there, here))
+    assert ours == theirs
+    again = json.loads(here("completion", request | {"n": 2})[2])  # their server has one slot, so one answer at a time
+    assert again == [{"index": i, "content": ours["content"]} for i in range(2)]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"n_predict": 3},
+        {"n_predict": 0},
+        {"n_predict": -1, "samplers": ["top_k", "temperature"]},
+        {"max_tokens": 4, "stop": ["Rom"]},
+        {"stop": ["tal of"], "id_slot": -1, "n_keep": 0, "timings_per_token": True, "speculative.n_max": 0},
+        {"logit_bias": {"The": False}, "min_keep": 0, "post_sampling_probs": False, "return_progress": False},
+    ],
+)
+def test_a_chat_with_its_parameters(here: Ask, there: Ask, more: dict[str, Any]) -> None:
+    request = {"messages": ASKED, "temperature": 0} | more
+    theirs, ours = (json.loads(ask("v1/chat/completions", request)[2]) for ask in (there, here))
+    (their_choice,), (choice,) = theirs["choices"], ours["choices"]
+    assert choice["message"]["content"] == their_choice["message"]["content"]
+    assert choice["finish_reason"] == their_choice["finish_reason"]
+    for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
+        assert ours["usage"][name] == theirs["usage"][name], name
+
+
+@pytest.mark.parametrize("limit", [3, 30])
+def test_probabilities(here: Ask, there: Ask, limit: int) -> None:
+    """Of every token, also of the end, which comes before the second limit."""
+    request = ITALY | {"n_probs": 3, "return_tokens": True, "n_predict": limit}
+    (theirs, ours) = (json.loads(ask("completion", request)[2]) for ask in (there, here))
+    assert ours["stop_type"] == theirs["stop_type"] == ("limit" if limit == 3 else "eos")
+    assert [entry["id"] for entry in ours["completion_probabilities"]] == ours["tokens"]
+    for our, their in zip(ours["completion_probabilities"], theirs["completion_probabilities"], strict=True):
         assert our.keys() == their.keys()
         assert (our["id"], our["token"], our["bytes"]) == (their["id"], their["token"], their["bytes"])
         assert abs(our["logprob"] - their["logprob"]) < 0.2  # its products round activations to 8 bits
@@ -190,7 +224,7 @@ def test_the_state_of_the_server(here: Ask, there: Ask) -> None:
     assert len(slots) == props["total_slots"]
     their_defaults, defaults = (found["default_generation_settings"]["params"] for found in (their_props, props))
     assert set(their_defaults) - set(defaults) <= NOT_IN_PARAMS
-    for name in ("top_k", "n_predict", "samplers", "typical_p", "mirostat", "dynatemp_range"):
+    for name in ("top_k", "n_predict", "samplers", "typical_p", "mirostat", "dynatemp_range", "dry_penalty_last_n"):
         assert defaults[name] == their_defaults[name], name
     for name in ("bos_token", "eos_token", "modalities", "model_ftype"):
         assert props[name] == their_props.get(name, props[name]), name

@@ -115,6 +115,14 @@ def test_a_conversation_of_anthropic_becomes_a_chat() -> None:
     assert (request.max_tokens, request.template_variables) == (9, {"enable_thinking": False})
 
 
+def test_a_tool_of_anthropic_has_its_fields_in_the_usual_order() -> None:
+    """As OpenAI's clients send them: templates write a tool as it is, and models have learned this order."""
+    tool = {"input_schema": PARAMETERS, "strict": True, "name": "look", "description": "Looks"}
+    request = chat_of(MESSAGE | {"tools": [tool]}, anthropic.messages_request)
+    function = {"name": "look", "description": "Looks", "parameters": PARAMETERS, "strict": True}
+    assert list(request.tools.shown[0].definition["function"].items()) == list(function.items())
+
+
 def test_a_model_thinks_only_where_a_request_of_anthropic_says_so() -> None:
     def variables(**more: Json) -> dict[str, Json]:
         return chat_of(MESSAGE | more, anthropic.messages_request).template_variables

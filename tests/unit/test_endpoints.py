@@ -31,6 +31,28 @@ def test_an_unknown_model_has_openais_code(tmp_path: Path) -> None:
     assert (status, error["code"], error["param"]) == (404, "model_not_found", "model")
 
 
+def test_a_body_that_is_no_object_is_the_clients_error(tmp_path: Path) -> None:
+    """Before it reaches the engine, which sees a copy of the body's fields."""
+    evaluate = evaluator(tmp_path, ["app/sdk/fetch.js"])
+    ask = """(() => {
+      const engine = new Proxy(() => {}, { get: (target, name, proxy) => proxy });
+      const asked = m.engineFetch(engine, `http://wisp/${a[0]}`, { method: "POST", body: a[1] });
+      return asked.then(async (answer) => [answer.status, (await answer.json()).error]);
+    })()"""
+    for endpoint in (e for e in ENDPOINTS.values() if e.method == "POST" and not e.form):
+        for body, found in (("null", "null"), ("5", "a number"), ('"messages"', "a string"), ("true", "a boolean")):
+            status, error = evaluate(ask, endpoint.path, body)
+            message = error if isinstance(error, str) else error["message"]
+            assert (status, message) == (400, f"Expected a JSON object as the request, not {found}."), endpoint.path
+
+
+def test_a_list_reaches_ollamas_endpoints_as_one(tmp_path: Path) -> None:
+    evaluate = evaluator(tmp_path, ["app/sdk/fetch.js"])
+    ask = """new Promise((resolve) => m.engineFetch({ ollama: { chat: resolve } }, "http://wisp/api/chat",
+      { method: "POST", body: "[]" }))"""
+    assert evaluate(ask) == []
+
+
 def test_the_documentation_lists_every_path() -> None:
     text = (ROOT / "docs" / "http-api.md").read_text()
     assert all(f"/{endpoint.path}`" in text for endpoint in ENDPOINTS.values())

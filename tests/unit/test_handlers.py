@@ -115,6 +115,14 @@ async def test_context_length(page: Page) -> None:
     error = await page.call("chat.completions", request={"messages": long})
     assert error["error"]["code"] == "context_length_exceeded"
     assert "200" in error["error"]["message"]
+    assert 'set truncation: "auto"' in error["error"]["message"]
+    for kind, request in (
+        ("messages", {"messages": long, "max_tokens": 5}),
+        ("llama.completion", {"prompt": [5] * 300}),
+    ):
+        error = await page.call(kind, request=request)
+        assert error["error"]["code"] == "context_length_exceeded"
+        assert "truncation" not in error["error"]["message"]  # which these APIs do not have
     page.engine.says = "word " * 500
     answer = await page.call("chat.completions", request={"messages": HI})
     assert answer["usage"]["total_tokens"] == page.engine.context_length

@@ -62,6 +62,30 @@ async def test_several_prompts(page: Page) -> None:
     assert sum(chunk["stop"] for chunk in chunks) == 2
 
 
+async def test_several_answers_to_each_prompt(page: Page) -> None:
+    request = ONCE | {"prompt": ["Once", [5, 6]], "n_predict": 3}
+    for name in ("n", "n_cmpl"):
+        answers = await page.call("llama.completion", request=request | {name: 2})
+        assert [answer["index"] for answer in answers] == [0, 1, 2, 3]
+        assert [answer["prompt"] for answer in answers] == ["Once", "Once", [5, 6], [5, 6]]
+        assert all(answer["tokens_predicted"] == 3 for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"n_predict": 1 << 31}, "n_predict"),
+        ({"max_tokens": -2}, "max_tokens"),
+        ({"return_tokens": "x"}, "return_tokens"),
+        ({"n": 0}, "n"),
+    ],
+)
+def test_a_wrong_value_is_named(fields: dict[str, Json], param: str) -> None:
+    with pytest.raises(WispError) as error:
+        completion_of(**fields)
+    assert error.value.param == param
+
+
 async def test_fields_that_a_response_shall_have(page: Page) -> None:
     fields = ["content", "generation_settings/n_predict", "timings/nothing", "nothing"]
     answer = await page.call("llama.completion", request=ONCE | {"n_predict": 2, "response_fields": fields})
@@ -97,8 +121,12 @@ async def test_probabilities_have_the_ids_of_their_tokens(page: Page) -> None:
     request = ONCE | {"n_probs": 1, "return_tokens": True}
     answer = await page.call("llama.completion", request=request)
     found = answer["completion_probabilities"]
-    assert [entry["id"] for entry in found] == answer["tokens"][:-1]
+    assert [entry["id"] for entry in found] == answer["tokens"]
     assert [entry["top_logprobs"][0]["id"] for entry in found] == [5] * len(found)
+    assert (found[-1]["token"], found[-1]["bytes"]) == ("", [])  # the end
+    ended = await page.stream("llama.completion", **request | {"prompt": "Once"})
+    streamed = [entry for event in ended for entry in event.get("completion_probabilities", [])]
+    assert streamed == found
 
 
 def test_samplers_that_a_list_leaves_out_are_off() -> None:
@@ -124,6 +152,12 @@ def test_samplers_that_a_list_leaves_out_are_off() -> None:
 def test_seeds_of_a_random_answer() -> None:
     assert completion_of(seed=-1).sampling.seed is completion_of(seed=0xFFFFFFFF).sampling.seed is None
     assert completion_of(seed=0).sampling.seed == 0
+
+
+def test_dry_looks_back_as_far_as_there() -> None:
+    sampling = completion_of(dry_multiplier=0.8).sampling
+    assert sampling.dry_penalty_last_n == 64
+    assert completion_of(dry_multiplier=0.8, dry_penalty_last_n=-1).sampling.dry_penalty_last_n == -1
 
 
 def test_parameters_that_change_nothing_are_accepted() -> None:

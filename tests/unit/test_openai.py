@@ -4,6 +4,7 @@ import base64
 
 import pytest
 
+from app.openai.llama_parameters import UNLIMITED
 from app.openai.media import parts_of, with_markers
 from app.openai.messages import PromptWithMedia
 from app.openai.requests import ChatRequest, chat_request, completion_request
@@ -72,6 +73,50 @@ def test_llama_cpps_parameters() -> None:
     assert completion_request({"prompt": "x", "logprobs": 0}).sampling.logprobs == 0
     assert completion_request({"prompt": "x", "n": 2, "best_of": 2, "echo": True}).echo
     assert chat_request({"messages": HI, "json_schema": {"type": "null"}}).format.kind == "json_schema"  # type: ignore[union-attr]
+
+
+def test_llama_cpps_parameters_that_change_nothing() -> None:
+    """As at /completion, whose clients send them here, too."""
+    neutral = {"id_slot": -1, "n_keep": 0, "timings_per_token": True, "return_progress": False, "min_keep": 1}
+    neutral |= {"mirostat": 0, "mirostat_tau": 5, "post_sampling_probs": False, "speculative.n_max": 4}
+    assert chat_request({"messages": HI, **neutral}) == chat_request({"messages": HI})
+    assert completion_request({"prompt": "x", **neutral}) == completion_request({"prompt": "x"})
+
+
+def test_llama_cpps_limit_of_tokens() -> None:
+    def limits(**fields: int | None) -> tuple[int | None, int | None]:
+        chat, completion = chat_request({"messages": HI, **fields}), completion_request({"prompt": "x", **fields})
+        return chat.max_tokens, completion.max_tokens
+
+    assert limits(n_predict=5) == (5, 5)
+    assert limits(n_predict=0) == (1, 1)
+    assert limits(n_predict=-1) == (UNLIMITED, UNLIMITED)
+    assert limits(n_predict=None) == (None, 16)
+    assert limits(n_predict=5, max_tokens=3) == (3, 3)
+
+
+def test_llama_cpps_list_of_samplers() -> None:
+    body = {"messages": HI, "top_k": 9, "top_p": 0.5, "temperature": 0.5, "repeat_penalty": 1.5}
+    assert chat_request(body | {"samplers": ["top_k", "temperature"]}).sampling == Sampling(temperature=0.5, top_k=9)
+    assert chat_request(body | {"samplers": []}).sampling == Sampling()
+
+
+def test_texts_with_a_bias() -> None:
+    request = chat_request({"messages": HI, "logit_bias": {"5": 1, " no": False, "+6": 2}})
+    assert request.sampling.logit_bias == ((5, 1.0),)
+    assert request.text_parameters.logit_bias == ((" no", -100.0), ("+6", 2.0))
+
+
+def test_a_seed_that_asks_for_a_random_one() -> None:
+    assert chat_request({"messages": HI, "seed": -1}).sampling.seed is None
+    assert completion_request({"prompt": "x", "seed": -2}).sampling.seed == -2
+
+
+def test_vllms_request_to_continue_a_message() -> None:
+    said = {"messages": [*HI, {"role": "assistant", "content": "He"}]}
+    given = {"continue_final_message": True, "add_generation_prompt": False}
+    assert chat_request(said | given) == chat_request(said | {"continue_final_message": True})
+    assert chat_request(said | {"add_generation_prompt": True}) == chat_request(said)
 
 
 def test_forms() -> None:

@@ -79,9 +79,10 @@ FIELDS: list[tuple[str, Any, str]] = [
     ("presence_penalty", 3, V),
     ("presence_penalty", "x", T),
     ("frequency_penalty", -2.1, V),
-    ("logit_bias", {"x": 1}, V),
+    ("logit_bias", {"-1": 1}, V),
     ("logit_bias", {"5": 101}, V),
     ("logit_bias", {"5": "1"}, T),
+    ("logit_bias", {"x": True}, T),
     ("logit_bias", [5], T),
     ("logprobs", 3, T),
     ("top_logprobs", 2, V),
@@ -93,6 +94,17 @@ FIELDS: list[tuple[str, Any, str]] = [
     ("dry_multiplier", -1, V),
     ("dry_base", 0.5, V),
     ("dry_allowed_length", 0, V),
+    ("dry_sequence_breakers", "x", T),
+    ("dry_sequence_breakers", ["x" * 41], V),
+    ("samplers", ["mirostat"], V),
+    ("samplers", "kt", T),
+    ("n_predict", -2, V),
+    ("n_predict", "5", T),
+    ("n_cmpl", 0, V),
+    ("min_keep", 2, U),
+    ("post_sampling_probs", True, U),
+    ("add_generation_prompt", False, U),
+    ("add_generation_prompt", 1, T),
     ("xtc_probability", 1.1, V),
     ("xtc_threshold", "x", T),
     ("ignore_eos", 1, T),
@@ -129,6 +141,14 @@ def test_bad_chat_requests(body: Any, code: str, param: str | None) -> None:
     assert (error.value.code, error.value.param, error.value.type) == (code, param, "invalid_request_error")
     assert code in CODES
     assert error.value.as_dict()["error"]["message"]
+
+
+def test_an_answer_begins_or_continues() -> None:
+    both = {"continue_final_message": True, "add_generation_prompt": True}
+    said = {"messages": [*HI, {"role": "assistant", "content": "He"}]}
+    assert param_of(chat_request, said | both) == (V, "add_generation_prompt")
+    given = {"continue_final_message": True, "tools": [TOOL]}
+    assert param_of(chat_request, said | given) == (U, "continue_final_message")
 
 
 def test_stream_options() -> None:

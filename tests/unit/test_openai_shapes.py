@@ -63,3 +63,15 @@ def test_completions_have_the_shapes_of_openai() -> None:
     for c in (whole, answer.closing("stop", usage), answer.usage(usage)):
         Completion.model_validate(c)
     assert answer.piece({"content": "x"})["choices"][0]["text"] == "x"
+
+
+def test_parts_of_characters_in_a_completion_have_their_bytes() -> None:
+    """As OpenAI writes them: the names of alternatives differ, and offsets count the characters of the text."""
+    tokens = dict(enumerate([b"a", b"\xf0\x9f", b"\x98\x80", "\u00e9".encode(), b"\xc3"]))
+    logprobs = Logprobs(False, tokens.__getitem__)
+    entries = [TokenLogprob(token, -1.0, [(1, -1.0), (2, -2.0), (4, -3.0)]) for token in (0, 1, 2, 3)]
+    first, rest = logprobs.add(entries[:2]), logprobs.add(entries[2:])
+    whole = logprobs.whole()
+    assert whole["tokens"] == ["a", r"bytes:\xf0\x9f", r"bytes:\x98\x80", "\u00e9"]
+    assert whole["text_offset"] == first["text_offset"] + rest["text_offset"] == [0, 1, 1, 2]
+    assert list(whole["top_logprobs"][0]) == [r"bytes:\xf0\x9f", r"bytes:\x98\x80", r"bytes:\xc3"]
