@@ -61,7 +61,7 @@ export { WispError };
  * @property {number} [threads] on the CPU; default: as many as the device has
  * @property {boolean} [speculation] draft tokens where that pays; default: true
  * @property {boolean} [vocabOnly] tokenizer and template without weights
- * @property {string | string[]} [sha256] the SHA-256 that the file, or each file, must have, in hex
+ * @property {string | string[] | null} [sha256] the SHA-256 that the file, or each file, must have, in hex
  *
  * @typedef {import("./sdk/upstreams.js").Upstream} Upstream
  * @typedef {Record<string, any>} Json
