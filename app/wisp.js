@@ -9,6 +9,7 @@
 import { adapterFields } from "./sdk/adapters.js";
 import { absolute } from "./sdk/address.js";
 import { Agents } from "./sdk/agents.js";
+import { checkFields, checkModel } from "./sdk/arguments.js";
 import { Bridge } from "./sdk/bridge.js";
 import { Connection } from "./sdk/connection.js";
 import { Endpoints } from "./sdk/endpoints.js";
@@ -60,7 +61,7 @@ export { WispError };
  * @property {number} [threads] on the CPU; default: as many as the device has
  * @property {boolean} [speculation] draft tokens where that pays; default: true
  * @property {boolean} [vocabOnly] tokenizer and template without weights
- * @property {string | string[]} [sha256] the SHA-256 that the file, or each file, must have, in hex
+ * @property {string | string[] | null} [sha256] the SHA-256 that the file, or each file, must have, in hex
  *
  * @typedef {import("./sdk/upstreams.js").Upstream} Upstream
  * @typedef {Record<string, any>} Json
@@ -128,7 +129,10 @@ export class Wisp extends Endpoints {
    * the models loaded before still answer.
    * @param {LoadRequest} [request] @param {CallOptions} [options] @returns {Promise<Json>} its `stats()`
    */
-  load({ model, projector, draft, lora, ...rest } = {}, options = {}) {
+  async load(request = {}, options = {}) {
+    checkFields(request, "load()", ", such as load({ model })");
+    const { model, projector, draft, lora, ...rest } = request;
+    checkModel(model);
     const files = {
       model: absolute(model),
       ...(projector && { projector: absolute(projector) }),
@@ -144,7 +148,10 @@ export class Wisp extends Endpoints {
    * @returns {Promise<{ download: number, weights: number, kv: number, activations: number, total: number,
    *   context_length: number, fits?: boolean, advice?: string | null }>} `fits` and `advice` where there is a GPU
    */
-  estimate({ model, draft, lora, ...rest } = {}) {
+  async estimate(request = {}) {
+    checkFields(request, "estimate()", ", such as estimate({ model })");
+    const { model, draft, lora, ...rest } = request;
+    checkModel(model);
     const files = { model: absolute(model), ...(draft && { draft: absolute(draft) }), ...adapterFields(lora) };
     return this.#connection.call("estimate", { ...rest, ...files });
   }
@@ -291,7 +298,7 @@ export class Wisp extends Endpoints {
    * `Wisp.create()` connects to it, or boots a new one.
    */
   terminate() {
-    this.#connection.close(WispError.aborted());
+    this.#connection.close(WispError.aborted("This page left the engine by terminate(). Wisp.create() starts anew."));
   }
 }
 

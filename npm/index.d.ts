@@ -5,5 +5,7 @@ export declare const loadPromptApi: (base?: string | URL) => Promise<typeof impo
 /** Defines the element <wisp-chat> from there. */
 export declare const defineChat: (base?: string | URL) => Promise<unknown>;
 
-export type { LoadRequest, Model, Progress, Wisp } from "./types/wisp.js";
+export type { CallOptions, CreateOptions, LoadRequest, Model, Progress, Upstream, Wisp } from "./types/wisp.js";
+export type { WispError } from "./types/sdk/error.js";
 export type { LanguageModelConstructor, LanguageModelSession } from "./types/sdk/language_model.js";
+export type * from "./types/sdk/types.d.ts";

@@ -62,7 +62,7 @@ CODES: dict[str, str] = {
     "internal_error": "a defect in Wisp; the engine stays usable",
     "device_lost": "the GPU was lost, and the model could not be loaded again; the next request tries again",
     # reported by the page, the service worker and the bridge (build.py serve --api), not by the engine
-    "worker_crashed": "the engine's worker stopped, and so did the next ones; create the engine again",
+    "worker_crashed": "the engine's worker did not start, or it stopped, and so did the next ones",
     "no_engine": "HTTP: no tab of this origin has an engine",
     "engine_gone": "HTTP: the tab that answered was closed, or its engine stopped",
     "forbidden_host": "bridge: the Host header names another server",

@@ -38,7 +38,7 @@ def _members(dist: Path) -> Iterator[tuple[str, bytes]]:
         "type": "module",
         "exports": {
             ".": {"types": "./index.d.ts", "default": "./index.js"},
-            "./vite": "./vite.js",
+            "./vite": {"types": "./vite.d.ts", "default": "./vite.js"},
             "./engine/*": "./engine/*",
         },
         "files": ["*"],

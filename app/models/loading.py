@@ -80,8 +80,11 @@ def _identity(part: Any) -> Any:
 
 _FIELDS = (
     "name", "contextLength", "clampContext", "backend", "kvType", "parallel", "threads", "speculation", "mtp", "tune",
-    "variant", "vocabOnly", "promptEmbeddings", "sha256", "projector", "adapters", "lora", "draft", "draftTokens",
+    "prove", "variant", "vocabOnly", "promptEmbeddings", "sha256", "projector", "adapters", "lora", "draft",
+    "draftTokens",
 )  # fmt: skip
+_OF_MESSAGES = ("id", "kind", "onDemand", "adapters", "promptEmbeddings", "variant")  # not listed in errors
+_KNOWN = ("model", *_FIELDS, "default")
 # fields of kernels.Device that a load may force
 VARIANTS = ("dot8", "f16", "half_bits", "int8", "matrix", "software", "subgroup")
 
@@ -97,6 +100,9 @@ class AuxiliaryFiles:
 
 def options(choice: Choice, fields: dict[str, Any], auxiliary: AuxiliaryFiles = AuxiliaryFiles()) -> Options:
     """Check the fields of a load request (docs/sdk.md). WispError with the name of the wrong field."""
+    if unknown := next((name for name in fields if name not in _KNOWN and name not in _OF_MESSAGES), None):
+        known = ", ".join(name for name in _KNOWN if name not in _OF_MESSAGES)
+        raise WispError(f"{unknown} is no option of a load; there are {known}.", "unsupported_parameter", param=unknown)
     variant = fields.get("variant")
     if variant is not None and not isinstance(variant, dict):
         raise WispError("variant must be an object.", "invalid_type", param="variant")

@@ -80,10 +80,11 @@ export class Embedder {
   /** @param {string[]} texts @returns {Promise<Float32Array[]>} */
   async #request(texts, retry = true) {
     const wisp = await this.#wisp();
-    const request = { model: this.chosen?.name, input: texts, encoding_format: "base64" };
+    const encoding_format = /** @type {const} */ ("base64");
+    const request = { model: this.chosen?.name, input: texts, encoding_format };
     try {
       const { data } = await wisp.embeddings.create(request);
-      return data.map((/** @type {{ embedding: string }} */ { embedding }) => numbers(embedding));
+      return data.map(({ embedding }) => numbers(embedding));
     } catch (/** @type {any} */ error) {
       if (error.code === "model_not_found" && retry) {
         this.#loaded = null; // it was evicted for another model

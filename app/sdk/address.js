@@ -6,5 +6,19 @@
 export function absolute(model) {
   if (Array.isArray(model)) return model.map(absolute);
   if (typeof model !== "string" || !/\/|\.gguf/i.test(model)) return model;
-  return new URL(model, globalThis.document?.baseURI ?? import.meta.url).href;
+  return fileOf(new URL(model, globalThis.document?.baseURI ?? import.meta.url).href);
+}
+
+/** The address of the file itself, where a user copied that of its page on the hub. @param {string} url */
+export const fileOf = (url) => url.replace(/^(https:\/\/huggingface\.co\/[^/]+\/[^/]+)\/blob\//, "$1/resolve/");
+
+/**
+ * The id of a repository of the hub, where a text is that or the address of its page, and no file's; else null.
+ * @param {string} text @returns {string | null} OWNER/NAME
+ */
+export function repositoryOf(text) {
+  const page =
+    /^https:\/\/(?:www\.)?(?:huggingface\.co|hf\.co)\/([\w.-]+\/[\w.-]+)(?:\/tree\/[^/]+)?\/?(?:[?#].*)?$/i.exec(text);
+  const id = page?.[1] ?? (/^[\w-][\w.-]*\/[\w.-]*-gguf$/i.test(text) ? text : null);
+  return id && !/\.gguf$/i.test(id) ? id : null;
 }

@@ -1,4 +1,5 @@
 import { absolute } from "./address.js";
+import { checkFields, checkModel } from "./arguments.js";
 import { withoutFiles } from "./form.js";
 import ENDPOINTS from "../openai/endpoints.json";
 
@@ -24,13 +25,17 @@ import ENDPOINTS from "../openai/endpoints.json";
 
 export const endpoints = /** @type {Endpoint[]} */ (ENDPOINTS);
 
+/** A prefix of no endpoint: below /v1/ every path is written in full, so /v1/chat/completion is not llama.cpp's. */
+const BELOW_V1 = /\/v1\/./;
+
 /**
  * The endpoint at a path: `whole`, exactly; else below any prefix. Where there are several, the one of the method.
  * @param {string} path @param {boolean} [whole] @param {string} [method] @returns {Endpoint | undefined}
  */
 export function endpointAt(path, whole = false, method = "POST") {
   const slashed = `/${path.replace(/^\/+|\/+$/g, "")}`;
-  const at = (/** @type {string} */ known) => (whole ? slashed === `/${known}` : slashed.endsWith(`/${known}`));
+  const at = (/** @type {string} */ known) =>
+    whole ? slashed === `/${known}` : slashed.endsWith(`/${known}`) && !BELOW_V1.test(slashed.slice(0, -known.length));
   const found = endpoints.filter((row) => [row.path, ...(row.also ?? [])].some(at));
   return found.find((row) => (row.method ?? "POST") === method) ?? found[0];
 }
@@ -64,9 +69,10 @@ export const Endpoints = /** @type {new (connection: Connection) => Api} */ (
         connection.onUpdate.add(listener);
         return () => void connection.onUpdate.delete(listener);
       });
-      place(this, "models.inspect", (/** @type {any} */ model, /** @type {any} */ { signal, ...fields } = {}) =>
-        connection.call("models.inspect", { ...fields, model: absolute(model) }, { signal }),
-      );
+      place(this, "models.inspect", async (/** @type {any} */ model, /** @type {any} */ { signal, ...fields } = {}) => {
+        checkModel(model);
+        return connection.call("models.inspect", { ...fields, model: absolute(model) }, { signal });
+      });
     }
   }
 );
@@ -80,7 +86,8 @@ function caller(connection, { sdk, method, whole, form }) {
   const kind = sdk.replace(/\.(create|list)$/, ""); // as Endpoint.kind in app/openai/endpoints.py
   if (method === "GET")
     return (/** @type {Json | undefined} */ query) => connection.call(kind, query && { request: query });
-  return (/** @type {Json} */ body, /** @type {CallOptions} */ options = {}) => {
+  return async (/** @type {Json} */ body, /** @type {CallOptions} */ options = {}) => {
+    checkFields(body, `${sdk}()`);
     const { signal, ...fields } = body;
     const { request, files } = form ? withoutFiles(fields, form) : { request: Array.isArray(body) ? body : fields };
     const settings = { ...options, signal: options.signal ?? signal };

@@ -23,13 +23,23 @@ export class WispError extends Error {
     this.headers = new Headers(retryAfter === undefined ? {} : { "retry-after": `${retryAfter}` });
   }
 
-  static aborted() {
-    return new WispError({ message: "The request was aborted.", type: "invalid_request_error", code: "aborted" });
+  /** @param {string} [message] */
+  static aborted(message = "The request was aborted.") {
+    return new WispError({ message, type: "invalid_request_error", code: "aborted" });
   }
 
   /** @param {string} reason @returns {WispError} */
   static crashed(reason) {
     const message = `The engine's worker stopped (${reason}). Call Wisp.create() again, or reload the page.`;
+    return new WispError({ message, type: "server_error", code: "worker_crashed" });
+  }
+
+  /** @param {string} url of the worker's script, which cannot be started @returns {WispError} */
+  static notStarted(url) {
+    const message =
+      new URL(url).origin === globalThis.origin
+        ? `The engine's worker did not load from ${url}. Check the connection, and that all of Wisp's files are served: wisp.js needs assets/ beside it.`
+        : `The engine's worker cannot start: browsers start workers of a page's own origin only, and ${url} is of another one. Serve Wisp's files from ${globalThis.origin}.`;
     return new WispError({ message, type: "server_error", code: "worker_crashed" });
   }
 }

@@ -127,6 +127,9 @@ export interface LanguageModelSession<Answer extends LanguageModelAnswer = strin
 }
 
 export interface LanguageModelConstructor {
+  create(
+    options: LanguageModelCreateOptions & { expectedOutputs: [{ type: "tool-call" }, ...unknown[]] },
+  ): Promise<LanguageModelSession<LanguageModelAnswer>>;
   create<Answer extends LanguageModelAnswer = string>(
     options?: LanguageModelCreateOptions,
   ): Promise<LanguageModelSession<Answer>>;

@@ -96,7 +96,7 @@ async function generationOf(name) {
 
 /** @param {string} url @param {{ lock: string | null, release: () => void }} held @returns {Promise<Link>} */
 function openOwn(url, held) {
-  const worker = new Worker(url, { type: "module", name: "wisp" });
+  const worker = started(url);
   const { port1: port, port2 } = new MessageChannel();
   worker.postMessage({ port: port2 }, [port2]);
   port.postMessage({ kind: "hello", lock: held.lock, page: true, several: true });
@@ -107,10 +107,19 @@ function openOwn(url, held) {
     worker.onerror = (event) => {
       event.preventDefault();
       const reason = event.message || "its script did not load";
-      reject(WispError.crashed(reason));
+      reject(event.message ? WispError.crashed(reason) : WispError.notStarted(url));
       if (link.onerror) link.onerror(reason);
       else end();
     };
     port.onmessage = ({ data }) => resolve(Object.assign(link, { lock: data.lock }));
   });
+}
+
+/** Starts the page's own worker. Throws a WispError where the browser forbids that. @param {string} url */
+function started(url) {
+  try {
+    return new Worker(url, { type: "module", name: "wisp" });
+  } catch {
+    throw WispError.notStarted(url);
+  }
 }

@@ -28,7 +28,7 @@ export class LanguageModelToolCall {
 
 /** What a tool has returned. */
 export class LanguageModelToolSuccess {
-  /** @param {{ callID: string, name: string, result: Content[] }} response */
+  /** @param {import("./language_model.d.ts").LanguageModelToolSuccess} response */
   constructor({ callID, name, result }) {
     this.callID = `${callID}`;
     this.name = `${name}`;

@@ -14,6 +14,22 @@ export type {
   Stats,
 } from "./figures.d.ts";
 
+import type {
+  AssistantMessage,
+  ChatCompletion,
+  ChatCompletionChunk,
+  Completion,
+  Embeddings,
+  ModelList,
+  Ranking,
+  TokenUsage,
+} from "./answers.d.ts";
+import type { CachedModel, Inspection } from "./model_types.d.ts";
+
+export type * from "./answers.d.ts";
+export type * from "./mcp_types.d.ts";
+export type * from "./model_types.d.ts";
+
 /** A JSON schema of draft 2020-12; a keyword that cannot be enforced exactly is rejected with an error that names it. */
 export type Schema = boolean | Record<string, any>;
 
@@ -187,6 +203,27 @@ export interface McpServerTool {
   server_description?: string;
 }
 
+export interface EmbeddingsRequest {
+  model?: string;
+  /** texts or token ids, one or several */
+  input: string | string[] | number[] | number[][];
+  /** of each vector: so many of its first numbers */
+  dimensions?: number | null;
+  encoding_format?: "float" | "base64" | null;
+  user?: string;
+  signal?: AbortSignal | null;
+}
+
+export interface RerankRequest {
+  model?: string;
+  query: string;
+  documents: (string | { text: string })[];
+  /** default: all */
+  top_n?: number | null;
+  user?: string;
+  signal?: AbortSignal | null;
+}
+
 export interface TokenizeRequest {
   model?: string;
   content: string | (string | number)[];
@@ -249,151 +286,47 @@ export interface AgentRequest {
 
 export interface AgentResult {
   /** the last one */
-  message: Record<string, any>;
+  message: AssistantMessage;
   /** the request's, the answers and the tools' results */
   messages: Record<string, any>[];
   /** of all turns */
-  usage: { prompt_tokens: number; completion_tokens: number; total_tokens: number };
+  usage: Pick<TokenUsage, "prompt_tokens" | "completion_tokens" | "total_tokens">;
   turns: number;
   /** "answer": the model answered; "turns", "tokens": a limit ended it */
   ended: "answer" | "turns" | "tokens";
 }
 
-/** How to connect to a server of the Model Context Protocol. */
-export interface McpOptions {
-  /** goes before the names of its tools, so that those of several servers differ: NAME_TOOL */
-  name?: string;
-  /** is sent to it as `Authorization: Bearer TOKEN`, and to no other host */
-  token?: string;
-  /** other headers of each request */
-  headers?: Record<string, string>;
-  /** signs the user in where the server asks for that (OAuth); default: such a server is an error */
-  signIn?: McpSignIn;
-  /** seconds without an answer or progress, default 300 */
-  timeout?: number;
-  /** ends the attempt to connect */
-  signal?: AbortSignal | null;
-  /** Answers a question of the server; without it, servers do not ask. */
-  onInput?: (question: McpQuestion) => McpAnswer | Promise<McpAnswer>;
-  onProgress?: (progress: { tool: string; progress: number; total?: number; message?: string }) => void;
-  /** gets the tools when the server has changed them */
-  onTools?: (tools: McpTool[]) => void;
-  /** the connection has ended, not by `close()` */
-  onClose?: () => void;
-}
-
-/** How a user signs in to a server, by a redirect of its authorization server. */
-export interface McpSignIn {
-  /** where the user comes back to: an address of this origin */
-  redirectUrl: string;
-  /** Shows the user an address of the authorization server; resolves to the address at which the user came back. */
-  open(url: URL): Promise<string>;
-  /** what `onStored` got at an earlier time, for the same server */
-  stored?: McpGrant | null;
-  /** gets the tokens to store: a secret */
-  onStored?: (grant: McpGrant) => void | Promise<void>;
-}
-
-/** Wisp's registration at an authorization server, and the user's tokens. */
-export interface McpGrant {
-  client?: any;
-  tokens?: any;
-}
-
-/** What a server asks the user while a tool runs. */
-export interface McpQuestion {
-  /** the server's name */
-  server: string;
-  message: string;
-  /** of the object that answers, flat; or */
-  schema?: Record<string, any>;
-  /** where the user answers */
-  url?: string;
-}
-
-/** An object that fits the question's schema, or true for an address that was opened; null: the user declines; undefined: cancelled. */
-export type McpAnswer = Record<string, any> | true | null | undefined;
-
-/** `own`: the server's name of it, which may have other characters */
-export type McpTool = AgentTool & { own: string };
-
-/** A server of the Model Context Protocol. Calls reject with a WispError; a tool that fails, with what it says. */
-export interface McpServer {
-  readonly name: string;
-  readonly version: string;
-  /** the protocol's revision, such as "2026-07-28" */
-  readonly protocol: string;
-  /** how its tools are to be used, for a system prompt */
-  readonly instructions: string;
-  readonly tools: McpTool[];
-  /** Calls a tool by the server's own name of it. */
-  call(name: string, given: Record<string, any>, options?: McpCallOptions): Promise<McpResult>;
-  resources(): Promise<McpResource[]>;
-  /** A resource's contents: `text`, or `blob` in base64. */
-  read(uri: string): Promise<{ uri: string; mimeType?: string; text?: string; blob?: string }[]>;
-  prompts(): Promise<McpPrompt[]>;
-  /** A prompt's messages, for a chat request. */
-  prompt(name: string, given?: Record<string, string>): Promise<Record<string, any>[]>;
-  close(): Promise<void>;
-}
-
-export interface McpCallOptions {
-  signal?: AbortSignal | null;
-  onProgress?: (progress: { progress: number; total?: number; message?: string }) => void;
-}
-
-export interface McpResult {
-  text: string;
-  media: McpMedium[];
-  /** the text says what went wrong */
-  failed: boolean;
-}
-
-/** A picture, a sound or another file, in base64. */
-export interface McpMedium {
-  mimeType: string;
-  data: string;
-}
-
-export interface McpResource {
-  /** of a template: with variables, as RFC 6570 has them */
-  uri: string;
-  name: string;
-  description?: string;
-  mimeType?: string;
-  template?: boolean;
-}
-
-export interface McpPrompt {
-  name: string;
-  description?: string;
-  arguments?: { name: string; description?: string; required?: boolean }[];
-}
-
 /** What a streamed request resolves to. */
-type Chunks = import("./stream.js").ChunkStream<any>;
+type Chunks<Chunk> = import("./stream.js").ChunkStream<Chunk>;
 
 /** An endpoint: with `stream: true` chunks, else the whole answer. */
-interface Create<Request> {
-  (request: Request & { stream: true }, options?: import("./connection.js").CallOptions): Promise<Chunks>;
-  (request: Request, options?: import("./connection.js").CallOptions): Promise<any>;
+interface Create<Request, Answer = any, Chunk = any> {
+  (request: Request & { stream: true }, options?: import("./connection.js").CallOptions): Promise<Chunks<Chunk>>;
+  (request: Request & { stream?: false | null }, options?: import("./connection.js").CallOptions): Promise<Answer>;
+  (request: Request, options?: import("./connection.js").CallOptions): Promise<Answer | Chunks<Chunk>>;
 }
 
 type Ask = (request: Record<string, any>, options?: import("./connection.js").CallOptions) => Promise<any>;
 
 /** The SDK's methods that answer the requests of HTTP endpoints; app/openai/endpoints.json lists them. */
 export interface Api {
-  chat: { completions: { create: Create<ChatRequest> } };
-  completions: { create: Create<CompletionRequest> };
+  chat: { completions: { create: Create<ChatRequest, ChatCompletion, ChatCompletionChunk> } };
+  completions: { create: Create<CompletionRequest, Completion, Completion> };
   responses: { create: Create<ResponsesRequest> };
-  embeddings: { create: Create<Record<string, any>> };
+  embeddings: {
+    create(
+      request: EmbeddingsRequest & { encoding_format: "base64" },
+      options?: import("./connection.js").CallOptions,
+    ): Promise<Embeddings<string>>;
+    create(request: EmbeddingsRequest, options?: import("./connection.js").CallOptions): Promise<Embeddings>;
+  };
   /** For models that hear. A translation is into English. */
   audio: {
     transcriptions: { create: Create<TranscriptionRequest> };
     translations: { create: Create<TranslationRequest> };
   };
-  /** Ranks documents by their relevance to a query: {query, documents, top_n}. */
-  rerank: Create<Record<string, any>>;
+  /** Ranks documents by their relevance to a query. */
+  rerank(request: RerankRequest, options?: import("./connection.js").CallOptions): Promise<Ranking>;
   /** llama.cpp's /tokenize: the token ids of a text, with their pieces on request. */
   tokenization: { create: Create<TokenizeRequest> };
   /** Anthropic's Messages API; a stream has its events. */
@@ -426,7 +359,7 @@ export interface Api {
     health(): Promise<any>;
   };
   models: {
-    list(): Promise<any>;
+    list(): Promise<ModelList>;
     /** The models in this browser's storage, the last used first. */
     cached(): Promise<CachedModel[]>;
     /**
@@ -459,7 +392,6 @@ export interface Api {
   };
 }
 
-/** A dispatch as `profile()` has it. */
 /** A part of a prompt: token ids, or what the projector makes of a picture, a tile of one, or a piece of sound. */
 export type PromptChunk =
   | { kind: "text"; ids: number[] }
@@ -480,85 +412,11 @@ export type PromptChunk =
       melShape?: [number, number];
     };
 
+/** A dispatch as `profile()` has it. */
 export interface Dispatch {
   kernel: string;
   ns: number;
   bytes: number;
   flops: number;
   floor_ns: number;
-}
-
-/** What `models.inspect()` resolves to. Sizes are in bytes. */
-export interface Inspection {
-  model: string;
-  architecture: string;
-  parameters: number;
-  /** the tensor type of most of its bytes */
-  quantization: string | null;
-  /** the longest context that the model was trained for */
-  trained_context: number | null;
-  /** of all files */
-  download: number;
-  /** that this call has downloaded */
-  travelled: number;
-  /**
-   * "fits"; "maybe": it needs more than the budget, which is an estimate; "too_large": it exceeds the device's limits or
-   * a budget that was set; "unsupported": the engine cannot run it, and the fields below are absent
-   */
-  verdict: "fits" | "maybe" | "too_large" | "unsupported";
-  /** why it is not "fits" */
-  advice: string | null;
-  backend?: "webgpu" | "cpu";
-  /** tokens: the default, or the longest power of two below it that fits */
-  context_length?: number;
-  weights?: number;
-  kv?: number;
-  activations?: number;
-  /** buffers that the host writes */
-  state?: number;
-  /** memory that the load takes */
-  total?: number;
-  /** for all models together */
-  budget?: number;
-  /** that a decode step reads, at position 1,024; null for embedding models */
-  bytes_per_token?: number | null;
-  /** at most so many tokens a second, by the device's measured read rate */
-  tokens_per_second?: number | null;
-}
-
-/** A model in the download queue. */
-export interface QueuedDownload {
-  id: string;
-  /** its name */
-  model: string;
-  urls: string[];
-  /** "loading": a load has taken it over */
-  state: "queued" | "running" | "paused" | "failed" | "done" | "loading";
-  /** bytes in storage or on their way there */
-  loaded: number;
-  /** of all files; 0: not known yet */
-  total: number;
-  /** bytes a second */
-  speed: number;
-  seconds_left: number | null;
-  error: import("./error.js").ErrorBody | null;
-}
-
-/** A model in the browser's storage. */
-export interface CachedModel {
-  id: string;
-  url: string;
-  /** of the file, in bytes */
-  size: number;
-  /** of the file, in storage */
-  bytes: number;
-  complete: boolean;
-  /** whether its SHA-256 was compared with the one that its host or the load request states */
-  verified: boolean;
-  /** never removed to make space for others */
-  pinned: boolean;
-  /** Unix time in seconds; null: not known */
-  last_used: number | null;
-  /** whether it is in memory, too */
-  loaded: boolean;
 }

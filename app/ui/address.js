@@ -6,9 +6,6 @@ export function isAddress(text) {
   return /^(https?:\/\/|\.{0,2}\/)\S+$/i.test(text);
 }
 
-/** The address of the file itself, where a user copied that of its page on the hub. @param {string} url */
-export const fileOf = (url) => url.replace(/^(https:\/\/huggingface\.co\/[^/]+\/[^/]+)\/blob\//, "$1/resolve/");
-
 /** A file's name without path, number in a set and extension. @param {string} url */
 export function nameOf(url) {
   const last = url.split(/[?#]/)[0].split("/").at(-1) || url;

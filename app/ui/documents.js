@@ -7,7 +7,8 @@ import { byId, h, iconButton } from "./dom.js";
 import { bytes } from "./format.js";
 import { LongList } from "./long_list.js";
 import { Library } from "../retrieval/library.js";
-import { fileOf, isAddress, nameOf } from "./address.js";
+import { fileOf } from "../sdk/address.js";
+import { isAddress, nameOf } from "./address.js";
 import { announce, notify } from "./notices.js";
 import { say, show } from "./texts.js";
 

@@ -1,6 +1,7 @@
 /** The model dialog: choose from the catalog, a local file (picked or dropped), or an address. */
 import { joined, t } from "../language/phrase.js";
-import { fileOf, isAddress, nameOf } from "./address.js";
+import { fileOf } from "../sdk/address.js";
+import { isAddress, nameOf } from "./address.js";
 import { byId, h } from "./dom.js";
 import { bytes, tokens } from "./format.js";
 import { notify } from "./notices.js";

@@ -27,12 +27,23 @@ def test_the_name_is_the_last_part_of_the_path() -> None:
 
 
 def test_the_page_takes_the_address_of_a_files_page_on_the_hub(tmp_path: Path) -> None:
-    evaluate = evaluator(tmp_path, ["app/ui/address.js"])
+    evaluate = evaluator(tmp_path, ["app/ui/address.js", "app/sdk/address.js"])
     page = "https://huggingface.co/maker/model-GGUF/blob/main/sub/m-Q4_0.gguf?x=1"
     assert evaluate("m.fileOf(a[0])", page) == page.replace("/blob/", "/resolve/")
     for other in ("https://host/maker/model/blob/main/m.gguf", page.replace("/blob/", "/resolve/")):
         assert evaluate("m.fileOf(a[0])", other) == other
     assert evaluate("m.nameOf(a[0])", "https://host/a%20b-00002-of-00003.gguf?x=1") == "a b"
+
+
+def test_a_repository_of_the_hub_is_told_from_a_file_of_one(tmp_path: Path) -> None:
+    evaluate = evaluator(tmp_path, ["app/sdk/address.js"])
+    hub = "https://huggingface.co"
+    repositories = ["maker/M-1.5-GGUF", f"{hub}/maker/M-1.5-GGUF", f"{hub}/maker/M-1.5-GGUF/tree/main?x=1"]
+    repositories += ["https://hf.co/maker/M-1.5-GGUF/"]
+    assert evaluate("a.map(m.repositoryOf)", *repositories) == ["maker/M-1.5-GGUF"] * 4
+    others = ["mini-q4_0", "models/m.gguf", "models/model", "/maker/M-GGUF", "https://host/maker/M-GGUF"]
+    others += [f"{hub}/maker/M-GGUF/resolve/main/m.gguf", f"{hub}/m.gguf"]
+    assert evaluate("a.map(m.repositoryOf)", *others) == [None] * len(others)
 
 
 def test_a_set_of_stored_files_is_one_model(tmp_path: Path) -> None:

@@ -31,6 +31,13 @@ def test_a_path_of_two_methods(evaluate: Evaluate) -> None:
     assert evaluate(asked, *paths) == ["llama.loraAdapters", "llama.setLoraAdapters", "llama.props", None]
 
 
+def test_a_misspelt_path_below_v1_is_no_other_servers(evaluate: Evaluate) -> None:
+    """llama.cpp has /completion, at any prefix but this one."""
+    asked = "a.map((path) => m.endpointAt(path)?.sdk ?? null)"
+    paths = ["/v1/chat/completion", "/base/v1/chat/completions", "/base/completion", "/v1/completion"]
+    assert evaluate(asked, *paths) == [None, "chat.completions.create", "llama.completion", "llama.completion"]
+
+
 def test_a_list_is_sent_as_it_is(evaluate: Evaluate) -> None:
     code = """(async () => {
       const sent = [];

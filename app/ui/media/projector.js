@@ -3,7 +3,8 @@ import { listed, t } from "../../language/phrase.js";
 import { isProjector } from "../../hub/files.js";
 import { sensesOf } from "../chats/media_parts.js";
 import { byId } from "../dom.js";
-import { fileOf, isAddress } from "../address.js";
+import { fileOf } from "../../sdk/address.js";
+import { isAddress } from "../address.js";
 import { say } from "../texts.js";
 
 /**
