@@ -79,7 +79,7 @@ def test_a_file_does_not_say_what_the_model_is_asked(js: Evaluate) -> None:
     assert found["messages"][3]["content"] == "Yes,"
 
 
-def test_an_archive_whose_files_are_large_together_is_refused(js: Evaluate) -> None:
+def test_an_archive_whose_files_are_large_in_sum_is_refused(js: Evaluate) -> None:
     """Each of them is small enough to be read, and they may share their bytes."""
     packed = archive({f"conversations-{n}.json": "[]" for n in range(3)})
     large = packed
