@@ -208,7 +208,7 @@ def test_an_engine_that_does_not_start_can_be_started_again(context: BrowserCont
     page = context.new_page()
     page.route("**/assets/worker-*.js", lambda route: route.abort())
     page.goto(server.url)
-    assert "worker stopped" in error_notice(page)
+    assert "worker did not load" in error_notice(page)
     page.unroute("**/assets/worker-*.js")
     page.get_by_role("button", name="Try again").click()
     wait_ready(page)
