@@ -181,6 +181,7 @@ const models = startModels({
   list: () => engine.models(),
   opened: (loaded, take) => void upstreams.show(loaded, take),
   others: takeFiles,
+  repository: (id) => void hub.open(id),
 });
 const useStored = (/** @type {Choice} */ choice) => {
   models.close();
@@ -199,7 +200,7 @@ const downloads = startDownloads({
   openFile: canRemember ? openRemembered : null,
 });
 const prefetch = startPrefetch({ wisp: () => engine.wisp(), busy: () => engine.isLoading || chat.busy });
-startHub({
+const hub = startHub({
   wisp: () => engine.wisp(),
   choose: useStored,
   download: (choice) => downloads.add(choice),

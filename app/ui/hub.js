@@ -167,6 +167,8 @@ export function startHub(actions) {
       );
     }),
   );
+
+  return { open };
 }
 
 /** @param {() => void} changed */

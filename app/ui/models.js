@@ -1,12 +1,12 @@
 /** The model dialog: choose from the catalog, a local file (picked or dropped), or an address. */
 import { joined, t } from "../language/phrase.js";
 import { fileOf } from "../sdk/address.js";
-import { isAddress, nameOf } from "./address.js";
+import { completed, isAddress, nameOf, typedRepository } from "./address.js";
 import { byId, h } from "./dom.js";
 import { bytes, tokens } from "./format.js";
-import { notify } from "./notices.js";
+import { notify, tellUnusable } from "./notices.js";
 import { sensesText, startProjector, withoutProjector } from "./media/projector.js";
-import { translated } from "./texts.js";
+import { say, translated } from "./texts.js";
 
 /**
  * @typedef {import("./engine.js").Choice} Choice
@@ -16,10 +16,11 @@ import { translated } from "./texts.js";
 
 /**
  * @param {{ choose: (choice: Choice) => void, list: () => Promise<Record<string, any>[]>,
- *   opened: (loaded: Loaded | null, take: (choice: Choice) => void) => void, others: (files: File[]) => File[] }} actions
- *   `others` takes what is no model among dropped files, and returns the rest
+ *   opened: (loaded: Loaded | null, take: (choice: Choice) => void) => void, others: (files: File[]) => File[],
+ *   repository: (id: string) => void }} actions
+ *   `others` takes what is no model among dropped files, and returns the rest; `repository` shows one of the hub
  */
-export function startModels({ choose, list, opened, others }) {
+export function startModels({ choose, list, opened, others, repository }) {
   const dialog = /** @type {HTMLDialogElement} */ (byId("model-dialog"));
   const input = /** @type {HTMLInputElement} */ (byId("file-input"));
   /** @type {Loaded | null} */
@@ -34,7 +35,15 @@ export function startModels({ choose, list, opened, others }) {
     if (choice) take(choice);
   };
   const projector = startProjector(take);
+  /** Says what the field takes, or no longer. @param {boolean} refused */
+  const refuse = (refused) => {
+    byId("url-input").setAttribute("aria-invalid", String(refused));
+    byId("url-error").hidden = !refused;
+    const text = t("That is no address. Write one that ends in .gguf, or a repository of Hugging Face: OWNER/NAME.");
+    if (refused) say(byId("url-error"), text);
+  };
   const open = async () => {
+    refuse(false);
     projector.show(loaded);
     dialog.showModal();
     byId("model-facts").replaceChildren(...facts(loaded));
@@ -53,13 +62,18 @@ export function startModels({ choose, list, opened, others }) {
   byId("url-form").addEventListener("submit", (event) => {
     event.preventDefault();
     const field = /** @type {HTMLInputElement} */ (byId("url-input"));
-    const address = field.value.trim();
-    field.setAttribute("aria-invalid", String(!isAddress(address)));
-    if (!isAddress(address)) return field.focus();
+    const address = completed(field.value.trim());
+    const id = typedRepository(address);
+    refuse(!id && !isAddress(address));
+    if (id) return repository(id);
+    if (!isAddress(address)) {
+      field.focus();
+      return byId("url-error").scrollIntoView({ block: "nearest" });
+    }
     const url = fileOf(new URL(address, document.baseURI).href);
     take({ model: url, name: nameOf(url), keep: url });
   });
-  startDrop((files) => takeFiles(others(files)));
+  startDrop(async (files) => takeFiles(await modelsAmong(others(files))));
 
   return {
     close: () => dialog.close(),
@@ -81,6 +95,19 @@ export function choiceOfFiles(files) {
   const { model, projector } = withoutProjector(files);
   const parts = model.toSorted((a, b) => a.name.localeCompare(b.name));
   return { model: parts.length > 1 ? parts : parts[0], name: nameOf(parts[0].name), projector };
+}
+
+/** The models among files, also those without an ending, such as Ollama's; says which are none. @param {File[]} files */
+async function modelsAmong(files) {
+  const isModel = async (/** @type {File} */ file) =>
+    /\.gguf$/i.test(file.name) ||
+    (await file
+      .slice(0, 4)
+      .text()
+      .catch(() => "")) === "GGUF";
+  const found = await Promise.all(files.map(isModel));
+  for (const { name } of files.filter((_, i) => !found[i])) tellUnusable(name);
+  return files.filter((_, i) => found[i]);
 }
 
 /** @param {Record<string, any>} model @param {Loaded | null} loaded @param {(choice: Choice) => void} take */

@@ -67,6 +67,12 @@ export function notify(notice) {
   if (seconds) setTimeout(() => shown.get(key)?.element === element && dismiss(key), seconds * 1000);
 }
 
+/** Says that the page has no use for a file that was chosen, pasted or dropped. @param {string} name */
+export function tellUnusable(name) {
+  const more = t("It is no picture, sound, document or model that the page reads.");
+  notify({ key: `medium ${name}`, text: t("{name} was not added.", { name }), more, kind: "error" });
+}
+
 /**
  * Says that something was deleted. For a few seconds that can be undone, also after something else was deleted.
  * @param {string} id @param {Text} text @param {Text} name @param {() => void} undo

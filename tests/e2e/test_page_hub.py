@@ -91,6 +91,17 @@ def search(page: Page) -> None:
     page.click("#hub-open")
 
 
+def test_a_repository_in_place_of_an_address_shows_its_files(page: Page) -> None:
+    for typed in ("maker/split-GGUF", "huggingface.co/maker/split-GGUF/tree/main"):
+        page.click("#model-button")
+        page.fill("#url-input", typed)
+        page.press("#url-input", "Enter")
+        expect(page.locator("#hub-name")).to_have_text("maker/split-GGUF")
+        expect(page.locator("#hub-files > li").first).to_be_visible()
+        page.keyboard.press("Escape")
+        page.keyboard.press("Escape")
+
+
 def test_three_clicks_to_a_model_of_the_hub(page: Page, hub: FakeHub) -> None:
     """Nothing is requested before the second click. The file is compared with the hash that the API states."""
     page.click("#model-button")

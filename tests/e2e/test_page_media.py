@@ -51,6 +51,17 @@ def test_files_are_chosen_and_removed(talk: Page) -> None:
     expect(talk.locator("#send")).to_be_disabled()
 
 
+def test_documents_are_chosen_where_pictures_are(talk: Page) -> None:
+    with talk.expect_file_chooser() as chooser:
+        in_menu(talk, "Documents to ask about")
+    chooser.value.set_files({"name": "tea.txt", "mimeType": "text/plain", "buffer": b"Tea needs three minutes."})
+    expect(talk.locator("#ask-documents")).to_have_attribute("aria-pressed", "true")
+    talk.click("#documents-button")
+    talk.get_by_role("button", name="Remove tea.txt").click()
+    expect(talk.locator("#ask-documents")).to_be_hidden()
+    talk.keyboard.press("Escape")
+
+
 def test_dropped_pictures_are_attached_and_texts_are_documents(talk: Page) -> None:
     files = transfer_of(
         talk,

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from tests.support.attachments import transfer_of
 from tests.support.browser import new_profile
 from tests.support.chat_page import (
     ask,
@@ -173,6 +174,16 @@ def test_a_file_can_be_dropped_on_the_page(talk: Page) -> None:
     assert "dropped was not loaded" in error_notice(talk)
 
 
+def test_a_dropped_file_is_a_model_by_its_name_or_its_first_bytes(talk: Page) -> None:
+    """What is neither is not said to be a bad model."""
+    files = transfer_of(talk, ("letter.docx", "", b"PK and so on"), ("sha256-1", "", b"GGUF, as Ollama names them"))
+    talk.dispatch_event("body", "drop", {"dataTransfer": files})
+    assert "sha256-1 was not loaded" in error_notice(talk)
+    letter = talk.locator('#notices [data-key="medium letter.docx"]')
+    expect(letter).to_contain_text("letter.docx was not added.")
+    letter.get_by_role("button", name="Dismiss").click()
+
+
 def test_an_address_is_loaded_or_refused(talk: Page, server: Server) -> None:
     def load(address: str) -> None:
         talk.click("#model-button")
@@ -183,6 +194,11 @@ def test_an_address_is_loaded_or_refused(talk: Page, server: Server) -> None:
     assert "404" in error_notice(talk)
     load("not an address")
     expect(talk.locator("#url-input")).to_have_attribute("aria-invalid", "true")
+    expect(talk.locator("#url-error")).to_contain_text("ends in .gguf")
+    expect(talk.locator("#url-error")).to_be_in_viewport(ratio=0.9)
+    talk.keyboard.press("Escape")
+    talk.click("#model-button")
+    expect(talk.locator("#url-error")).to_be_hidden()
     talk.keyboard.press("Escape")
     load("/repo/tests/golden/split/llama.split.F16-00002-of-00003.gguf")  # any file of a set stands for all
     expect(talk.locator("#model-name")).to_have_text("llama.split.F16")

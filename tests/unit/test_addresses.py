@@ -32,6 +32,9 @@ def test_the_page_takes_the_address_of_a_files_page_on_the_hub(tmp_path: Path) -
     assert evaluate("m.fileOf(a[0])", page) == page.replace("/blob/", "/resolve/")
     for other in ("https://host/maker/model/blob/main/m.gguf", page.replace("/blob/", "/resolve/")):
         assert evaluate("m.fileOf(a[0])", other) == other
+    typed = ["example.org/m.gguf", "huggingface.co/maker/M", "maker/m.gguf", "maker/Model-1.5", "/m.gguf"]
+    assert evaluate("a.map(m.completed)", *typed) == [f"https://{text}" for text in typed[:2]] + typed[2:]
+    assert evaluate("a.map(m.typedRepository)", *typed) == [None, None, None, "maker/Model-1.5", None]
     assert evaluate("m.nameOf(a[0])", "https://host/a%20b-00002-of-00003.gguf?x=1") == "a b"
 
 

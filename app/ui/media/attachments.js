@@ -6,7 +6,7 @@ import { openMenu } from "../chats/menu.js";
 import { choiceOf } from "../chats/other_model.js";
 import { byId, h, iconButton, whenIdle } from "../dom.js";
 import { bytes, tokens } from "../format.js";
-import { announce, dismiss, notify } from "../notices.js";
+import { announce, dismiss, notify, tellUnusable } from "../notices.js";
 import { say } from "../texts.js";
 import { startCamera } from "./camera.js";
 import { fileMedium, isMedium, mediaOf } from "./medium.js";
@@ -129,10 +129,7 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
 
   /** Adds files that were chosen or pasted; says which are of no use. @param {File[]} files */
   function addChosen(files) {
-    for (const { name } of take(files)) {
-      const more = t("It is no picture, sound or document that the page reads.");
-      notify({ key: `medium ${name}`, text: t("{name} was not added.", { name }), more, kind: "error" });
-    }
+    for (const { name } of take(files)) tellUnusable(name);
   }
 
   const camera = startCamera(put);
@@ -142,6 +139,7 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
       { label: t("Pictures, videos or sound"), icon: "file", run: () => choose(true) },
       { label: t("Take a photo"), icon: "camera", run: () => void camera.open() },
       { label: t("Record sound"), icon: "microphone", run: () => void recorder.record() },
+      { label: t("Documents to ask about"), icon: "documents", run: () => byId("documents-input").click() },
       ...(usesTools() ? [{ label: t("Files for tools"), icon: "documents", run: () => choose(false) }] : []),
     ]);
   const mediaTypes = input.accept;
