@@ -199,7 +199,7 @@ class Run:
         limit = limit if request.truncate else min(limit, capacity)
         ends = frozenset() if self._endless else tokenizer.eog_ids
         decoder = tokenizer.stream(strip_space=answer.chat, shown=self.shown)
-        stream = AnswerStream(decoder, request.stop, ends, of_all=request.detailed)
+        stream = AnswerStream(decoder, request.stop, ends, of_all=not answer.chat)
         output = Output(self, index, stream)
         sampling = self._sampling
         if index and sampling.seed is not None:  # choices of one request must differ, reproducibly
@@ -299,7 +299,9 @@ class Output:
         self._detailed = run.request.detailed
         tokenizer = run.model.tokenizer
         self.logprobs = Logprobs(
-            run.answer.chat or self._detailed, tokenizer.shown_piece if self._detailed else tokenizer.piece
+            run.answer.chat or self._detailed,
+            tokenizer.shown_piece if self._detailed else tokenizer.piece,
+            tokenizer.shown_piece,
         )
         self.reasoning_tokens = 0
         self._new_ids: list[int] = []  # of no chunk yet; detailed answers only

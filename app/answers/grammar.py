@@ -5,15 +5,14 @@ The masks come from grammar.js (XGrammar). This file passes it the vocabulary as
 
 from __future__ import annotations
 
-import array
 import asyncio
-import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 from weakref import finalize
 
+from app.answers.token_bytes import TokenBytes
 from app.constrain.ebnf import Grammar, GrammarText, quick_rules
 from app.constrain.grammar_cache import cached
 from app.constrain.rules import form_rule
@@ -30,7 +29,6 @@ TOO_SLOW = (
     "classes. In a grammar, let each text fit in one way: avoid rules like a ::= a a, and repetitions of what may be "
     "empty."
 )
-_NOT_UTF8 = re.compile(rb"[\xc0\xc1\xf5-\xff]")  # bytes of no UTF-8 text; ebnf.py uses one as a filler
 
 
 def rules_of(form: Format) -> GrammarText:
@@ -86,6 +84,7 @@ class Grammars:
     def __init__(self, model: Loaded) -> None:
         self._model = model
         self._compilers: dict[frozenset[int], Any] = {}
+        self._tokens: dict[frozenset[int], TokenBytes] = {}  # for the control tokens that are shown
         self._cached: OrderedDict[Key, Compiled] = OrderedDict()
         self._expected: OrderedDict[tuple[str, frozenset[int]], None] = OrderedDict()  # texts whose worker was started
         self._instance = Instance.number
@@ -121,7 +120,7 @@ class Grammars:
             compiler = await self._opened(shown, load)
             with _survived():
                 made = await compiler.compile(str(rules), exact)
-            self._cached[key] = Compiled(made, self._model.tokenizer)
+            self._cached[key] = Compiled(made, self._model.tokenizer, self._bytes(shown))
             while len(self._cached) > MAX_CACHED:
                 self._cached.popitem(last=False)
         self._cached.move_to_end(key)
@@ -151,10 +150,15 @@ class Grammars:
 
     async def _compiler(self, shown: frozenset[int], module: Any) -> Any:
         tokenizer = self._model.tokenizer
-        data, ends = vocabulary(tokenizer, shown)
         engine = self._model.engine
         size = max(len(tokenizer), getattr(getattr(engine, "plan", None), "n_vocab", 0))
-        return await open_vocabulary(module, data, ends, size, sorted(tokenizer.eog_ids))
+        return await open_vocabulary(module, self._bytes(shown), size, sorted(tokenizer.eog_ids))
+
+    def _bytes(self, shown: frozenset[int]) -> TokenBytes:
+        """The bytes of the model's tokens."""
+        if shown not in self._tokens:
+            self._tokens[shown] = TokenBytes(self._model.tokenizer, shown)
+        return self._tokens[shown]
 
     def close(self) -> None:
         """Free the memory."""
@@ -165,26 +169,11 @@ class Grammars:
         self._compilers.clear()
 
 
-def vocabulary(tokenizer: Tokenizer, shown: frozenset[int]) -> tuple[bytes, array.array[int]]:
-    """(the bytes of all tokens, the end of each).
-
-    A token without bytes is never allowed: control tokens that are not `shown`, and tokens that no UTF-8 text contains.
-    """
-    out, ends = bytearray(), array.array("I")
-    for token in range(len(tokenizer)):
-        if token in shown or not tokenizer.hidden(token):
-            piece = tokenizer.piece(token)
-            if not _NOT_UTF8.search(piece):
-                out += piece
-        ends.append(len(out))
-    return bytes(out), ends
-
-
-async def open_vocabulary(module: Any, data: bytes, ends: array.array[int], size: int, stops: list[int]) -> Any:
+async def open_vocabulary(module: Any, tokens: TokenBytes, size: int, stops: list[int]) -> Any:
     """grammar.js's compiler for a vocabulary."""
     from pyodide.ffi import to_js
 
-    return await module.open(to_js(data), to_js(ends), size, to_js(stops))
+    return await module.open(to_js(tokens.data), to_js(tokens.ends), size, to_js(stops))
 
 
 class Compiled:
@@ -193,13 +182,13 @@ class Compiled:
     The cache may drop it while a request still begins answers with it.
     """
 
-    def __init__(self, made: Any, tokenizer: Tokenizer) -> None:
-        self._made, self._tokenizer = made, tokenizer
+    def __init__(self, made: Any, tokenizer: Tokenizer, tokens: TokenBytes) -> None:
+        self._made, self._tokenizer, self._tokens = made, tokenizer, tokens
         self._freed = finalize(self, _free, made)
 
     async def matcher(self, begun: str = "") -> Matcher:
         """A matcher for one answer, or for the rest of one that has `begun`."""
-        matcher = Matcher(await self._made.matcher(), self._tokenizer)
+        matcher = Matcher(await self._made.matcher(), self._tokenizer, self._tokens)
         try:
             if not matcher.begins(begun):
                 what = "The message to continue does not fit the form of the answer; begin it as the form does."
@@ -222,8 +211,8 @@ def _free(made: Any) -> None:
 class Matcher:
     """The Constraint of one answer (py_engine/plan/sampling.py)."""
 
-    def __init__(self, matcher: Any, tokenizer: Tokenizer) -> None:
-        self._matcher, self._tokenizer = matcher, tokenizer
+    def __init__(self, matcher: Any, tokenizer: Tokenizer, tokens: TokenBytes) -> None:
+        self._matcher, self._tokenizer, self._tokens = matcher, tokenizer, tokens
         self.source = matcher
 
     async def mask(self) -> Any:
@@ -242,7 +231,7 @@ class Matcher:
         return bool(self._matcher.tryAccept(token))
 
     async def forced(self) -> list[int]:
-        """Tokens that must come next, except the last of the text: the model may merge that with what follows."""
+        """Tokens that must come next, except the last of the text: the model may merge these with what follows."""
         self._check_time()
         text = str(self._matcher.forced())
         if len(text) < 2:
@@ -252,9 +241,11 @@ class Matcher:
         return ids
 
     def _written(self, text: str) -> list[int]:
-        ids = self._tokenizer.encode(text)[:-1] if len(text) > 1 else []
-        written = b"".join(map(self._tokenizer.piece, ids))  # some tokenizers prepend a space
-        return ids if text.encode().startswith(written) else []
+        ids = self._tokenizer.encode(text) if len(text) > 1 else []
+        pieces = [self._tokenizer.piece(token) for token in ids]
+        count = self._tokens.certain(pieces)
+        is_written = text.encode().startswith(b"".join(pieces[:count]))  # some tokenizers prepend a space
+        return ids[:count] if is_written else []
 
     def _check_time(self) -> None:
         """Raise where the mask engine takes too long for this answer's tokens."""

@@ -222,8 +222,9 @@ def _with_ids(chunk: dict[str, Json], ids: list[int] | None) -> dict[str, Json]:
 class Logprobs:
     """The logprobs of one choice so far, in the shape of its endpoint."""
 
-    def __init__(self, chat: bool, token_bytes: TokenBytes) -> None:
-        self._chat, self._token_bytes = chat, token_bytes
+    def __init__(self, chat: bool, token_bytes: TokenBytes, adds: TokenBytes | None = None) -> None:
+        """`adds`: the bytes that a token adds to the text. By default: `token_bytes`."""
+        self._chat, self._token_bytes, self._adds = chat, token_bytes, adds or token_bytes
         self._all: list[TokenLogprob] = []
         self._begin()
 
@@ -249,7 +250,7 @@ class Logprobs:
         offsets = []
         for entry in entries:
             offsets.append(self._offset)
-            self._offset += len(self._decoder.decode(self._token_bytes(entry.token)))
+            self._offset += len(self._decoder.decode(self._adds(entry.token)))
         return {
             "tokens": [self._name(e.token) for e in entries],
             "token_logprobs": [e.logprob for e in entries],

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.answers.grammar import Compiled, Grammars, Matcher, compiled, expect, vocabulary
+from app.answers.grammar import Compiled, Grammars, Matcher, compiled, expect
+from app.answers.token_bytes import TokenBytes
 from app.constrain.ebnf import GrammarText
 from app.models.loaded import Loaded
 from app.openai.formats import Format
@@ -23,9 +24,9 @@ def tokenizer(path: Path) -> Tokenizer:
 
 
 def pieces(found: Tokenizer, shown: frozenset[int] = frozenset()) -> list[bytes]:
-    data, ends = vocabulary(found, shown)
-    assert len(ends) == len(found)
-    return [data[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+    tokens = TokenBytes(found, shown)
+    assert len(tokens.ends) == len(found)
+    return [tokens.data[a:b] for a, b in zip([0, *tokens.ends[:-1]], tokens.ends, strict=True)]
 
 
 @pytest.mark.parametrize("name", ["llama-bpe", "llama-spm", "mini"])
@@ -89,23 +90,44 @@ class Engine:
         self.closed += 1
 
 
+def matcher_of(engine: Engine, found: Tokenizer) -> Matcher:
+    return Matcher(engine, found, TokenBytes(found, frozenset()))
+
+
+async def test_forced_tokens_that_a_longer_token_may_replace_are_left_to_the_model() -> None:
+    """' ' and '{' are two tokens, and ' {"', which models write, is one."""
+    found = tokenizer(MINI)
+    space, opened, begun = (found.encode(text) for text in (" ", " {", ' {"'))
+    assert (opened[:1], len(opened), len(begun)) == (space, 2, 1)
+    head = '"arguments":'
+    assert await matcher_of(Engine(f"{head} {{"), found).forced() == found.encode(head)
+
+
+def test_texts_with_which_a_longer_token_begins() -> None:
+    found = TokenBytes(tokenizer(MINI), frozenset())
+    assert all(found.goes_on(text) for text in (b" ", b" {", b" capita", b"{"))
+    assert not any(found.goes_on(text) for text in (b" capital of", b'{"capital', b"\xff"))
+    assert found.certain([]) == found.certain([b"x"]) == 0
+    assert found.certain([b'{"', b"capital", b'":', b" ", b"{"]) == 3
+
+
 async def test_forced_text_becomes_all_tokens_except_the_last() -> None:
     found = tokenizer(MINI)
     text = '{"capital": "'
     engine = Engine(text)
-    ids = await Matcher(engine, found).forced()
+    ids = await matcher_of(engine, found).forced()
     assert engine.cached == {text: ids}, "with which masked.js can go on without Python"
     assert found.decode(ids) == text[: len(found.decode(ids))]
     assert ids == found.encode(text)[:-1]
     for jump in ("", "a", "\ufffdcapital"):  # the first bytes of a character have come
-        assert await Matcher(Engine(jump), found).forced() == []
-    assert await Matcher(Engine(text + "\ufffd"), found).forced() == ids
+        assert await matcher_of(Engine(jump), found).forced() == []
+    assert await matcher_of(Engine(text + "\ufffd"), found).forced() == ids
     spaced = tokenizer(VOCAB / "ggml-vocab-llama-spm.gguf")  # its encoding begins with a space that the text lacks
-    assert await Matcher(Engine("capital of"), spaced).forced() == []
+    assert await matcher_of(Engine("capital of"), spaced).forced() == []
 
 
 async def test_a_refused_token_outside_the_mask_is_an_internal_error() -> None:
-    matcher = Matcher(Engine(), tokenizer(MINI))
+    matcher = matcher_of(Engine(), tokenizer(MINI))
     await matcher.accept(5)
     assert await matcher.try_accept(5)
     assert not await matcher.try_accept(50)
@@ -116,7 +138,7 @@ async def test_a_refused_token_outside_the_mask_is_an_internal_error() -> None:
 
 async def test_an_answer_whose_tokens_take_longer_and_longer_ends_with_an_error() -> None:
     engine = Engine()
-    matcher = Matcher(engine, tokenizer(MINI))
+    matcher = matcher_of(engine, tokenizer(MINI))
     assert await matcher.try_accept(5)
     engine.slow = True
     for call in (matcher.try_accept(5), matcher.mask(), matcher.judge("")):
@@ -134,7 +156,8 @@ async def test_a_matcher_that_is_too_slow_at_the_beginning_is_closed() -> None:
             return not self.slow
 
     engine = Slow()
-    compiled = Compiled(engine, tokenizer(MINI))
+    found = tokenizer(MINI)
+    compiled = Compiled(engine, found, TokenBytes(found, frozenset()))
     await compiled.matcher("begun")
     assert engine.closed == 0
     engine.slow = True

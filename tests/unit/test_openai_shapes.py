@@ -74,4 +74,7 @@ def test_parts_of_characters_in_a_completion_have_their_bytes() -> None:
     whole = logprobs.whole()
     assert whole["tokens"] == ["a", r"bytes:\xf0\x9f", r"bytes:\x98\x80", "\u00e9"]
     assert whole["text_offset"] == first["text_offset"] + rest["text_offset"] == [0, 1, 1, 2]
+    hidden = Logprobs(False, lambda token: [b"a", b"<end>", b"b"][token], lambda token: [b"a", b"", b"b"][token])
+    shown = hidden.add([TokenLogprob(token, -1.0, []) for token in (0, 1, 2)])
+    assert (shown["tokens"], shown["text_offset"]) == (["a", "<end>", "b"], [0, 1, 1])
     assert list(whole["top_logprobs"][0]) == [r"bytes:\xf0\x9f", r"bytes:\x98\x80", r"bytes:\xc3"]
