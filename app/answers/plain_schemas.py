@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from app.constrain import effort
 from app.constrain.ebnf import Grammar, literal
 
 NOTES = frozenset(["title", "description", "default", "examples", "$comment", "deprecated", "nullable"])
@@ -38,13 +39,19 @@ def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def texts_of(schema: Mapping[str, Any]) -> list[str] | None:
-    """The texts that a schema of texts lists; [] for any text; None if it says more of them, or allows other values."""
+    """The texts that a schema of texts lists; [] for any text; None if it says more of them, or allows other values.
+
+    Raises effort.TooComplex where all that the request lists is too long to be written.
+    """
     if schema.get("type") != "string" or not NOTES | {"type", "enum"} >= schema.keys():
         return None
     listed = schema.get("enum", [])
     if not isinstance(listed, list) or len(listed) > MAX_ENUM or ("enum" in schema and not listed):
         return None
-    return listed if all(isinstance(text, str) and text.isprintable() for text in listed) else None
+    if not all(isinstance(text, str) and text.isprintable() for text in listed):
+        return None
+    effort.spend(sum(map(len, listed)) >> 2)
+    return listed
 
 
 def members(grammar: Grammar, rules: Iterable[tuple[str, bool]], joint: str) -> str:

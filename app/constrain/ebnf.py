@@ -8,6 +8,7 @@ So classes are written as UTF-8: the ASCII part as a class, the rest as sequence
 - Negated classes are written out too: "^" would match bytes that are not a character.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
@@ -15,6 +16,7 @@ from app.constrain import effort
 from app.constrain.cost import MAX_COST, SURE_COST, cost, names
 from py_engine.errors import WispError
 
+_NOT_PLAIN = re.compile(r'["\\\x00-\x1f]|[^\x00-\x7e]')
 Ranges = tuple[tuple[int, int], ...]  # code points, sorted, disjoint, inclusive
 
 FILLER = 0xFF
@@ -148,14 +150,12 @@ def _reachable(rules: dict[str, str], root: str) -> dict[str, str]:
 
 def literal(text: str) -> str:
     """Match a text verbatim."""
-    return '"' + "".join(map(_escaped, text)) + '"' if text else '""'
+    return f'"{_NOT_PLAIN.sub(_escaped, text)}"'
 
 
-def _escaped(char: str) -> str:
-    code = ord(char)
-    if char in '"\\' or code < 0x20 or code == 0x7F:
-        return f"\\u{code:04x}"
-    return char if code < 0x80 else f"\\U{code:08x}" if code > 0xFFFF else f"\\u{code:04x}"
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\U{code:08x}" if code > 0xFFFF else f"\\u{code:04x}"
 
 
 def either(options: Iterable[str]) -> str:

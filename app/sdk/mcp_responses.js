@@ -4,6 +4,7 @@
  * the engine with functions in the place of the servers' tools.
  * https://platform.openai.com/docs/guides/tools-connectors-mcp
  */
+import { distinct } from "./distinct_names.js";
 import { callItems, hasMcp, serversOf, told, withoutMcp } from "./mcp_items.js";
 import { Output, callOf, newId } from "./mcp_output.js";
 import { ChunkStream } from "./stream.js";
@@ -239,11 +240,16 @@ function toolsOf({ tools }, servers) {
   const all = servers.flatMap(({ tools, ...server }) => tools.map((tool) => ({ ...server, tool })));
   const functions = tools.filter((/** @type {Json} */ { type }) => type === "function");
   const names = [...functions, ...all.map(({ tool }) => tool.function)].map(({ name }) => name);
-  return all.map(({ wanted, server, tool: { own, function: described } }) => {
-    const unique = names.filter((name) => name === described.name).length === 1;
-    const name = unique ? described.name : `${wanted.label}_${described.name}`.slice(0, 64);
+  const wished = all.map(({ wanted, tool }) => {
+    const { name } = tool.function;
+    return names.filter((other) => other === name).length === 1 ? name : `${wanted.label}_${name}`;
+  });
+  const given = distinct([...functions.map((/** @type {Json} */ { name }) => `${name}`), ...wished]).slice(
+    functions.length,
+  );
+  return all.map(({ wanted, server, tool: { own, function: described } }, i) => {
     const { description, parameters } = described;
-    const shown = { type: "function", name, description, parameters };
+    const shown = { type: "function", name: given[i], description, parameters };
     return { label: wanted.label, own, asks: wanted.asks(own), server, described: shown };
   });
 }

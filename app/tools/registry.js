@@ -4,6 +4,7 @@
  * A source calls `offer(source)` with all of its tools, again when they change, and `withdraw(id)` when it has none any
  * more. It knows no chat and asks for no permission: the agent loop does, before it calls `run`.
  */
+import { distinct } from "../sdk/distinct_names.js";
 
 /**
  * @typedef {Record<string, any>} Json
@@ -91,11 +92,14 @@ export class ToolRegistry {
     const sources = this.sources.filter(({ id }) => ids.includes(id));
     const all = sources.flatMap((source) => source.tools.map((tool) => ({ tool, source })));
     const times = (/** @type {string} */ name) => all.filter(({ tool }) => tool.name === name).length;
-    return all.map(({ tool, source }) => ({
+    const names = distinct(
+      all.map(({ tool, source }) => (times(tool.name) > 1 ? `${source.id}_${tool.name}` : tool.name)),
+    );
+    return all.map(({ tool, source }, i) => ({
       ...tool,
       run: (args, options) => tool.run(args, options),
       source,
-      called: times(tool.name) > 1 ? `${source.id}_${tool.name}`.slice(0, 64) : tool.name,
+      called: names[i],
     }));
   }
 

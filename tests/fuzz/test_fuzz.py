@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 from tests.fuzz import (
+    call_streams,
     constraints,
     endpoints,
     files,
@@ -31,8 +32,9 @@ CASES = os.environ.get("WISP_FUZZ_CASES")
 SEED = int(os.environ.get("WISP_FUZZ_SEED", "1"))
 MAX_S, MAX_MB = 2.0, 200
 FUZZERS = {  # cases of a usual run
-    constraints: 30, endpoints: 500, files: 200, headers: 40, http: 60, json_texts: 200, relayed: 60, requests: 1000,
-    templates: 60, upstream_chunks: 1000, vocabularies: 150, web_sockets: 60, whole_files: 60,
+    call_streams: 200, constraints: 30, endpoints: 500, files: 200, headers: 40, http: 60, json_texts: 200,
+    relayed: 60, requests: 1000, templates: 60, upstream_chunks: 1000, vocabularies: 150, web_sockets: 60,
+    whole_files: 60,
 }  # fmt: skip
 
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from app.answers import tagged_calls
 from app.answers.dialects import Dialect, dialect_of
+from app.constrain.ebnf import literal
+from app.constrain.effort import MAX_EFFORT, begin
 from app.openai.requests import chat_request
 from py_engine.errors import WispError
 from py_engine.text.chat_template import ChatTemplate
@@ -326,3 +329,21 @@ def test_long_words_in_arguments_take_no_longer() -> None:
     answer = "<|tool_call>call:weather{n:" + "1" * 400_000 + "}<tool_call|>"
     assert calls_of(parsed(dialect("gemma").parser("", True), answer, 1))
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("kind", ["qwen-xml", "glm"])
+def test_long_lists_of_texts_are_refused_before_they_are_written(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = 0
+
+    def counted(text: str) -> str:
+        nonlocal written
+        written += len(text)
+        return literal(text)
+
+    monkeypatch.setattr(tagged_calls, "literal", counted)
+    listed = {"type": "string", "enum": [f"v{i}" * 20 for i in range(999)]}
+    schemas = [{"type": "object", "properties": {f"p{i}": listed for i in range(20)}}] * 10
+    with pytest.raises(WispError, match="too complex"):
+        of_schemas(kind, *schemas).rules(None)
+    begin()  # for tests that count on
+    assert written < 4 * MAX_EFFORT + 10_000

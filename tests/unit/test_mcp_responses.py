@@ -103,6 +103,15 @@ def test_calls_run_and_their_results_go_back_to_the_model(evaluate: Evaluate) ->
     assert found["closed"] == ["shop"]
 
 
+def test_no_tool_gets_the_name_that_another_one_has(evaluate: Evaluate) -> None:
+    """Here a function has the name that a tool gets because another server has a tool of its name."""
+    other, function = FREE | {"server_label": "shop_2"}, {"type": "function", "name": "shop_price", "parameters": {}}
+    found = run(evaluate, [["shop_price_2", {"n": 3}]], "ok", tools=[FREE, other, function])
+    names = [tool["name"] for tool in found["asked"][0]["tools"]]
+    assert sorted(names) == ["shop_2_price", "shop_2_sell", "shop_price", "shop_price_2", "shop_sell"]
+    assert found["ran"] == [["shop", "price", {"n": 3}]]
+
+
 def test_a_call_that_may_be_cut_does_not_run(evaluate: Evaluate) -> None:
     found = run(evaluate, {"cut": ["price", {}]}, tools=[FREE])
     assert found["response"]["status"] == "incomplete"

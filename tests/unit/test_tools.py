@@ -32,6 +32,21 @@ def test_a_name_of_two_sources_is_told_with_the_source(evaluate: Evaluate) -> No
     assert names == [["run", "now"], ["one_run", "now", "two_run"]]
 
 
+def test_no_tool_gets_the_name_that_another_one_has(evaluate: Evaluate) -> None:
+    """A server that knows such a name could have its own tool called, or all requests refused."""
+    names = offered(
+        evaluate,
+        """const long = "n".repeat(64);
+        registry.offer({ id: "one", name: "One", tools: [tool("run"), tool(long)] });
+        registry.offer({ id: "two", name: "Two", tools: [tool("run"), tool("one_run"), tool(long)] });
+        return registry.of(["one", "two"]).map(({ called, name, source }) => [called, `${source.id} ${name}`]);""",
+    )
+    assert len({called for called, _ in names}) == len(names) == 5
+    assert all(len(called) <= 64 for called, _ in names)
+    assert names[0] == ["one_run", "one run"]
+    assert ["one_run_2", "two one_run"] in names
+
+
 @pytest.mark.parametrize("wrong", ['{ id: "a b" }', '{ tools: [tool("a b")] }', '{ tools: [tool("a"), tool("a")] }'])
 def test_wrong_names_are_refused(evaluate: Evaluate, wrong: str) -> None:
     code = f"""try {{ registry.offer({{ id: "x", name: "X", tools: [], ...{wrong} }}); }}

@@ -9,14 +9,16 @@ import { urlOf } from "../media/medium.js";
  * @typedef {import("./database.js").Message} Message
  * @typedef {import("./database.js").Medium} Medium
  * @typedef {string | Record<string, any>[]} Content of a message in a request
- * @typedef {{ image: boolean, audio: boolean }} Senses
+ * @typedef {{ image: boolean, audio: boolean, marks?: boolean }} Senses `marks`: parts may be marked as untrusted, which
+ *   other servers do not know
  */
 
 const NAME = /^medium:(\d+)\/(\d+)$/;
 
 /** What a model takes. Of models on other servers that is not known. @param {import("../engine.js").Loaded} loaded @returns {Senses} */
 export function sensesOf({ choice, stats }) {
-  return choice.upstream ? { image: true, audio: true } : { image: false, audio: false, ...stats.media };
+  if (choice.upstream) return { image: true, audio: true };
+  return { image: false, audio: false, ...stats.media, marks: true };
 }
 
 /** The content of a message, with the media that the model takes. @param {Message} message @param {Senses} senses @returns {Content} */
@@ -25,6 +27,10 @@ export function contentOf({ content, media = [], n }, senses) {
     kind !== "file" && senses[kind] ? [partOf(kind, `medium:${n}/${index}`)] : [],
   );
   const files = media.filter(({ kind }) => kind === "file").map(({ name }) => `[Attached file: ${name}]`);
+  if (files.length && senses.marks) {
+    const said = content ? [{ type: "text", text: content }] : [];
+    return [...parts, ...said, { type: "text", text: files.join("\n"), untrusted: true }]; // whoever made a file named it
+  }
   const text = [content, ...files].filter(Boolean).join("\n");
   if (!parts.length) return text;
   return text ? [...parts, { type: "text", text }] : parts;
@@ -36,16 +42,16 @@ function partOf(kind, name) {
   return { type: "input_audio", input_audio: { data: name, format: "wav" } };
 }
 
-/** The text of a content. @param {Content} content */
+/** The text of a content, without parts that are marked as untrusted. @param {Content} content */
 export function textOf(content) {
   if (typeof content === "string") return content;
-  return content.map(({ text }) => text ?? "").join("");
+  return content.map(({ text, untrusted }) => (untrusted ? "" : (text ?? ""))).join("");
 }
 
-/** A content with another text. @param {Content} content @param {Content} text @returns {Content} */
+/** A content with another text; media and parts that are marked as untrusted stay. @param {Content} content @param {Content} text @returns {Content} */
 export function withText(content, text) {
   if (typeof content === "string") return text;
-  const media = content.filter(({ type }) => type !== "text");
+  const media = content.filter(({ type, untrusted }) => type !== "text" || untrusted);
   return [...media, ...(typeof text === "string" ? [{ type: "text", text }] : text)];
 }
 
