@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from app.models.projector import LoadedProjector
 
 
-# What pages have read: the next turns of a chat have the same files.
+# The next turns of a chat have the same files.
 _pdf_texts = RecentlyRead[str](8)
 _frames = RecentlyRead[list[tuple[float, bytes]]](2)
 
@@ -59,7 +59,7 @@ class ModelPlatform:
         return LoadedProjector(projector, chunker_of(model, projector), encoder, prepare, encoder.identity)
 
     async def fetch_media(self, url: str) -> bytes:
-        """Fetch a picture or a sound without cookies or referrer."""
+        """Fetch a picture, a sound or a video without cookies or referrer."""
         options = {"credentials": "omit", "mode": "cors", "referrerPolicy": "no-referrer"}
         try:
             response = await js.fetch(url, to_js(options, dict_converter=js.Object.fromEntries))
@@ -78,7 +78,7 @@ class ModelPlatform:
         return await _pdf_texts.get((data,), lambda signal: js.wispReadPdf(to_js(data), signal), str)
 
     async def read_video(self, data: bytes, fps: float, most: int) -> list[tuple[float, bytes]]:
-        """Pictures of a video, which a page decodes."""
+        """Pictures of a video, which a page decodes (app.openai.page_files.PageReader)."""
 
         def frames(found: Any) -> list[tuple[float, bytes]]:
             return [(frame.seconds, frame.bytes.to_bytes()) for frame in found]

@@ -65,8 +65,8 @@ export class Ports {
   }
 
   /**
-   * Lets a page read a file. It decodes sound, since workers have no audio context, to mono; of a video, since they have
-   * no such element, it gives pictures; of a PDF file, whose reader starts a worker, the text.
+   * Lets a page read a file: decode sound to mono, since workers have no audio context; take pictures from a video, since
+   * they have no video element; or extract the text of a PDF file, since its reader starts a worker.
    * @param {"decodeSound" | "readPdf" | "readVideo"} kind @param {Uint8Array} bytes of the file
    * @param {{ rate?: number, fps?: number, most?: number }} how samples of sound or pictures a second; most pictures
    * @param {AbortSignal} [signal] @returns {Promise<any>}

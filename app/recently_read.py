@@ -1,4 +1,4 @@
-"""What pages have read of files: the next turns of a chat have the same ones."""
+"""Caches what pages have read from files: the next turns of a chat have the same files."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ Found = TypeVar("Found")
 
 
 class RecentlyRead(Generic[Found]):
-    """What was read of the files that were used last, at most `most` of them."""
+    """A cache of what was read from files: the `most` that were used last."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -20,12 +20,12 @@ class RecentlyRead(Generic[Found]):
     async def get(
         self, key: tuple[Any, ...], read: Callable[[Any], Awaitable[Any]], convert: Callable[[Any], Found]
     ) -> Found:
-        """What a page reads of a file, given a signal. `key`: the file, and how it is read.
+        """What `read`, given an AbortSignal, has a page read from a file. `key`: the file's bytes, and how it is read.
 
-        The page stops where this is cancelled. ValueError: the file cannot be read.
+        The page stops when this is cancelled. ValueError: the file cannot be read.
         """
-        short = (hashlib.sha256(key[0]).hexdigest(), *map(str, key[1:]))
-        found = self._found.pop(short, None)
+        hashed = (hashlib.sha256(key[0]).hexdigest(), *map(str, key[1:]))
+        found = self._found.pop(hashed, None)
         if found is None:
             controller = js.AbortController.new()
             try:
@@ -34,7 +34,7 @@ class RecentlyRead(Generic[Found]):
                 raise ValueError(str(error).splitlines()[0].removeprefix("Error: ")) from None
             finally:
                 controller.abort()
-        self._found[short] = found
+        self._found[hashed] = found
         if len(self._found) > self._most:
             del self._found[next(iter(self._found))]
         return found

@@ -6,7 +6,7 @@
  * @property {string} wllama address of wllama's folder
  * @property {{ model: string, projector: string }} files addresses
  * @property {"cpu" | "webgpu"} backend
- * @property {number} threads of either on the CPU
+ * @property {number} threads of wllama on the CPU; Wisp uses all
  * @property {[number, number]} size width and height in pixels
  * @property {number} runs
  *
@@ -33,7 +33,7 @@ export async function measure(asked) {
     for (const [name, ask] of run % 2 ? order.reverse() : order) {
       const times = (found[name] ??= { photo: [], text: [], tokens: 0 });
       for (const kind of /** @type {const} */ (["photo", "text"])) {
-        const file = kind === "photo" ? await photo(...asked.size) : null; // another one each time: answers are cached
+        const file = kind === "photo" ? await photo(...asked.size) : null; // a new one each time: encoded photos are cached
         const begun = performance.now();
         const tokens = await ask(file);
         if (run >= WARM) times[kind].push(performance.now() - begun);
@@ -51,7 +51,7 @@ async function wisp({ dist, files, backend }) {
   await engine.load({ ...files, backend, contextLength: CONTEXT });
   return async (file) => {
     const url = file && URL.createObjectURL(file);
-    const content = [...(url ? [{ type: "image_url", image_url: { url } }] : []), { type: "text", text: asText() }];
+    const content = [...(url ? [{ type: "image_url", image_url: { url } }] : []), { type: "text", text: question() }];
     const request = { messages: [{ role: "user", content }], max_tokens: 1, temperature: 0 };
     return (await engine.chat.completions.create(request)).usage.prompt_tokens;
   };
@@ -67,11 +67,11 @@ async function wllama({ wllama, files, backend, threads }) {
   if (!peer.supportInputModality("image")) throw new Error("wllama does not take pictures with these files");
   return async (file) => {
     const picture = file ? [{ type: "image", data: await file.arrayBuffer() }] : [];
-    const content = [...picture, { type: "text", text: asText() }];
+    const content = [...picture, { type: "text", text: question() }];
     const request = { messages: [{ role: "user", content }], max_tokens: 1, temperature: 0, cache_prompt: false };
     return (await peer.createChatCompletion(request)).usage.prompt_tokens;
   };
 }
 
-/** The question, after a number that no cache has. */
-const asText = () => `${Math.random()} ${QUESTION}`;
+/** The question after a random number, so that no cache has it. */
+const question = () => `${Math.random()} ${QUESTION}`;

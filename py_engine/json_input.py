@@ -44,7 +44,7 @@ class TooLarge(ValueError):
 def parse(text: str | bytes, *, strict: bool = False) -> Any:
     """Parse JSON. Raises TooDeep, TooLarge, or another ValueError where the text is not JSON.
 
-    `strict`: NaN, Infinity and -Infinity, which only Python reads, are not JSON either.
+    `strict`: reject NaN, Infinity and -Infinity, which Python accepts.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8")

@@ -238,7 +238,7 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
     cfg, prefill = parts.cfg, ops_of(PREFILL, plan.batch)
     x = prompt_end = parts.layers(prefill)
     if not plan.encodes_prompts:  # else the decoder alone reads what the encoder computes
-        if PACKED not in plan.lists:  # else adapters are added: the batches stay as they are
+        if PACKED not in plan.lists:  # else these are the lists of adapters: batches have the form of the first lists
             plan.packs_prefixes = may_have_gaps(prefill.ops)
         plan.lists[prefill.list_of(PACKED)] = packed(plan, prefill.ops)
         plan.embedding = embedding.add_lists(cfg, parts.header, parts.weights, prefill, x)

@@ -75,7 +75,8 @@ KIMI = CallSyntax(
 GIGACHAT = CallSyntax("gigachat", "<|function_call|>", head='{"name": "%s", "arguments": ', tail="}", alone=True)
 HARMONY = CallSyntax("harmony", " to=functions.", head="%s<|channel|>commentary json<|message|>")
 
-# Texts that a template contains -> its syntax; the first match counts. None: an unknown one, like a known one.
+# Texts that a template contains -> its syntax; the first match counts. None: a syntax that is not implemented, whose
+# template also has the texts of one below.
 SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax | None], ...] = (
     (("<|channel|>", "<|message|>"), HARMONY),
     (("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"), MISTRAL_IDS),

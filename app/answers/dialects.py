@@ -199,7 +199,7 @@ class Dialect:
         return limited
 
     def _ends(self, prompt: str) -> tuple[bool, ...]:
-        """What the grammar of an answer depends on of its prompt."""
+        """What of a prompt changes the grammar of its answer."""
         thought = self._tags is not None and prompt.rstrip().endswith(self._tags[1])
         return self._inside(prompt), thought, prompt.endswith(">>>")
 

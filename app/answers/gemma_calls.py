@@ -23,7 +23,7 @@ from py_engine import json_input
 
 QUOTE = '<|"|>'
 _ATOMS = frozenset(["number", "integer", "boolean", "null"])
-# A text, a text of JSON, a word with the colon after it, if it is a key, and any other character.
+# A string between QUOTE, a string of JSON, a word (and the colon after it, if it is a key), any other character.
 _TOKEN = re.compile(r'<\|"\|>(.*?)(?:<\|"\|>|\Z)|("(?:[^"\\]|\\.)*+(?:"|\Z))|([\w$.-]++)(?=(\s*:)?)|(.)', re.DOTALL)
 
 

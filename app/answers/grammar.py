@@ -231,12 +231,12 @@ class Matcher:
         return bool(self._matcher.tryAccept(token))
 
     async def forced(self) -> list[int]:
-        """Tokens that must come next, except the last of the text: the model may merge these with what follows."""
+        """Tokens that must come next, except those at the end that the model may merge with what follows."""
         self._check_time()
         text = str(self._matcher.forced())
         if len(text) < 2:
             return []
-        ids = self._written(text.partition("\ufffd")[0])  # which stands for a part of a character
+        ids = self._written(text.partition("\ufffd")[0])  # U+FFFD stands for a part of a character
         self._matcher.cacheForced(text, ids)
         return ids
 

@@ -12,7 +12,7 @@ from app.openai.answers import Delta
 
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _RECIPIENT = re.compile(r"to=functions\.([\w.:-]+)")
-_CUT = re.compile(r"(assistant\s*(to=functions\..*)?)?(<\|.*)?", re.DOTALL)  # a header without its end
+_CUT = re.compile(r"(assistant\s*(to=functions\..*)?)?(<\|.*)?", re.DOTALL)  # a header that was cut off
 _MESSAGE = "<|message|>"
 _MAX_HEADER = 300  # characters; a longer text is no header
 _ENDS = ("<|end|>", "<|start|>", "<|channel|>", "<|call|>", "<|return|>")
@@ -47,13 +47,13 @@ class HarmonyParser:
         if not _begins_header(head):
             self._header, self._kind = None, "content"  # a plain answer, without channels
             return head
-        before, found, rest = head[: _MAX_HEADER + len(_MESSAGE)].partition(_MESSAGE)
+        before, found, _ = head[: _MAX_HEADER + len(_MESSAGE)].partition(_MESSAGE)
         if not found and len(head) < _MAX_HEADER + len(_MESSAGE):
             return ""
         self._header = None
         if not found:
             self._kind = "content"
-            out.append({"content": head[:_MAX_HEADER]})  # its markers are none
+            out.append({"content": head[:_MAX_HEADER]})  # markers in it are text
             return head[_MAX_HEADER:]
         rest = head[len(before) + len(_MESSAGE) :]
         recipient, channel = _RECIPIENT.search(before), _CHANNEL.search(before)
@@ -84,7 +84,7 @@ class HarmonyParser:
 
 
 def _begins_header(head: str) -> bool:
-    """Whether a text may become a header. It may follow "assistant", which then stands in the answer."""
+    """Whether a text is a header, or may become one. After <|start|>, it begins with "assistant"."""
     if "assistant".startswith(head):
         return True
     rest = head.removeprefix("assistant").lstrip()

@@ -106,8 +106,8 @@ def _renderer(
 def harmless(model: Loaded, messages: Messages) -> Messages:
     """The messages with the special tokens broken in results of tools, in calls, and in parts marked as untrusted.
 
-    Such texts come from files and other programs; a model copies them into the arguments of calls. Unbroken, a passage
-    could end its turn and begin one of the system.
+    Such texts come from files and other programs, and a model copies them into the arguments of calls. With its special
+    tokens, a passage could end its turn and begin one of the system.
     """
 
     def safe(message: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def harmless(model: Loaded, messages: Messages) -> Messages:
 
 
 def _harmless_call(model: Loaded, call: Any) -> Any:
-    """A call with the special tokens broken. Its arguments may be a text of JSON, in which they may be escaped."""
+    """A call with the special tokens broken. In arguments that are a text of JSON, they may be escaped."""
     function = call.get("function") if isinstance(call, dict) else None
     arguments = function.get("arguments") if isinstance(function, dict) else None
     safe = broken(model, call)

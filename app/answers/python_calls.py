@@ -1,6 +1,6 @@
 """Tool calls written as a Python list: LFM2's, [weather(city="Rome", days=2), time()].
 
-The grammar asks for strings as in JSON, which Python reads, too. The parser also accepts single quotes, and calls whose
+The grammar requires strings as in JSON, which are Python's, too. The parser also accepts single quotes, and calls whose
 arguments are one JSON object.
 """
 
@@ -91,7 +91,7 @@ class PythonCallParser(CallParser):
 
     def _naming(self, text: str, out: list[Delta]) -> str:
         self._buffer += text
-        found = self._short(self._first_call)
+        found = self._limited_match(self._first_call)
         return self._open(found, out) if found else super()._naming("", out)
 
     def _open(self, found: re.Match[str], out: list[Delta]) -> str:
@@ -103,13 +103,13 @@ class PythonCallParser(CallParser):
     def _between(self, text: str, out: list[Delta]) -> str:
         """Between arguments: the next one, or the end of the call."""
         self._buffer += text
-        if found := self._short(self._key):
+        if found := self._limited_match(self._key):
             rest, self._buffer = self._buffer[found.end() :], ""
             self._emit_key(found["name"], out)
             self._raw, self._quote, self._depth, self._escaped = [], "", 0, False
             self._state = self._in_value
             return rest
-        if (found := self._short(self._call_end)) or len(self._buffer) > self.MAX_HEAD:
+        if (found := self._limited_match(self._call_end)) or len(self._buffer) > self.MAX_HEAD:
             self._emit_arguments("}", out)
             rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
             self._state, self._called = (self._after, False) if found else (self._free, True)
@@ -139,9 +139,9 @@ class PythonCallParser(CallParser):
     def _after(self, text: str, out: list[Delta]) -> str:
         """After a call: another one, or the end of the list."""
         self._buffer += text
-        if found := self._short(self._next_call):
+        if found := self._limited_match(self._next_call):
             return self._open(found, out)
-        if (found := self._short(self._list_end)) or len(self._buffer) > self.MAX_HEAD:
+        if (found := self._limited_match(self._list_end)) or len(self._buffer) > self.MAX_HEAD:
             rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
             self._state, self._called = self._free, True
             return rest
@@ -166,7 +166,10 @@ def _token_as_json(token: str) -> str:
 
 
 def _character_as_json(found: re.Match[str]) -> str:
-    """A quote, a control character, or an escape of a Python string; a line break that is escaped is none."""
+    """A quote, a control character or an escape of a Python string, for JSON. An escaped line break is dropped.
+
+    Escapes that JSON lacks, such as \\x41, stay.
+    """
     character = found[0]
     if len(character) == 1:
         return json.dumps(character)[1:-1]

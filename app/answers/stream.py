@@ -38,7 +38,7 @@ class StopStrings:
 class AnswerStream:
     """The text of one answer from batches of ids, and the log-probabilities of the tokens whose text was sent.
 
-    `of_all`: also those of tokens without a text, such as the end.
+    `of_all`: also the log-probabilities of tokens without a text, such as the end.
     """
 
     def __init__(

@@ -9,9 +9,8 @@
     </tool_call>
 
 A string is written without quotes or escapes, any other value as JSON. MiniCPM5 writes a string that has <, & or line
-breaks as a CDATA section of XML. Some models write all arguments as one JSON
-object at times: the parser accepts both, and the grammar asks for JSON where a tool's schema is more than a list of
-plain properties.
+breaks as a CDATA section of XML. Some models at times write all arguments as one JSON object: the parser accepts both,
+and the grammar requires JSON where a tool's schema is more than a list of plain properties.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class TaggedArguments(Arguments):
 
     begin: str  # %s: the key
     end: str
-    sections: bool = False  # values may have sections, and texts with <, & or line breaks do
+    sections: bool = False  # strings with <, & or line breaks are CDATA sections
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -72,7 +71,7 @@ class TaggedArguments(Arguments):
         return TaggedCallParser(syntax, self, new_id, tools)
 
     def _value(self, grammar: Grammar, schema: Mapping[str, Any], param: str) -> str | None:
-        """The rule of a value and the end after it. None: of strings, the schema says more than which there are."""
+        """The rule of a value and the end tag. None: a string's schema has keywords other than `enum`."""
         end = literal(self.end)
         if types_of(schema) <= _OTHER_TYPES:
             return f"{schema_rule(grammar, schema, param, ordered=True)} {end}"
@@ -92,7 +91,7 @@ class TaggedArguments(Arguments):
 
 
 def _until(grammar: Grammar, stop: str) -> str:
-    """The rule of any text up to and with `stop`."""
+    """The rule of any text that ends with the first `stop`."""
     return grammar.add("text", f"TagDispatch(stop_eos=false, stop_str=({literal(stop)}), loop_after_dispatch=false)")
 
 
@@ -107,7 +106,7 @@ class TaggedCallParser(CallParser):
         self._key = re.compile(rf"\s*+{head_pattern(arguments.begin)}")
         self._tagged_end = re.compile(rf"\s*+{pattern(syntax.tail)}")
         self._on_lines = arguments.begin.endswith("\n")  # line breaks separate a value from its tags
-        self._end_tag = arguments.end.rstrip()  # with the line break before it, which a text may have elsewhere
+        self._end_tag = arguments.end.rstrip()  # with the line break before it: a string may have the tag alone
         self._value_ends = [self._end_tag, SECTION[0]] if arguments.sections else [self._end_tag]
         self._schemas = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
         self._properties: Mapping[str, Any] = {}
@@ -118,7 +117,7 @@ class TaggedCallParser(CallParser):
 
     def _naming(self, text: str, out: list[Delta]) -> str:
         self._buffer += text
-        found = self._short(self._tagged_head)
+        found = self._limited_match(self._tagged_head)
         if found is None:
             return super()._naming("", out)
         rest = self._begin(found, out)
@@ -130,7 +129,7 @@ class TaggedCallParser(CallParser):
     def _between(self, text: str, out: list[Delta]) -> str:
         """Between arguments: the next one, or the end of the call."""
         self._buffer += text
-        if found := self._short(self._key):
+        if found := self._limited_match(self._key):
             rest, self._buffer = self._buffer[found.end() :], ""
             self._emit_key(found["name"], out)
             schema = self._properties.get(found["name"], {})
@@ -140,7 +139,7 @@ class TaggedCallParser(CallParser):
                 self._emit_arguments('"', out)
             self._state = self._in_value
             return rest
-        if (found := self._short(self._tagged_end)) or len(self._buffer) > self.MAX_HEAD:
+        if (found := self._limited_match(self._tagged_end)) or len(self._buffer) > self.MAX_HEAD:
             self._emit_arguments("}", out)
             rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
             self._state, self._called = self._free, True
@@ -166,7 +165,7 @@ class TaggedCallParser(CallParser):
 
 
 def _as_json(raw: str) -> str:
-    """A value as JSON: as it was written if that is JSON, else as a string."""
+    """A value as JSON: numbers, objects and so on as they are; anything else becomes a string, its quotes included."""
     try:
         value = json_input.parse(raw, strict=True)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The bytes of a vocabulary's tokens: what the mask engine reads, and which texts a longer token begins with."""
+"""The bytes of a vocabulary's tokens, which the mask engine reads, and which texts a longer token begins with."""
 
 import array
 import re
@@ -6,8 +6,9 @@ from bisect import bisect_right
 
 from py_engine.text.tokenizer import Tokenizer
 
-MOST_MERGED = 16  # bytes at the end of a text that one token may merge; longer tokens are runs of one character
-MOST_KNOWN = 4096
+# Bytes at the end of a text that a longer token may replace. Most tokens that replace more repeat one character.
+MOST_MERGED = 16
+MOST_KNOWN = 4096  # results of goes_on() that are cached
 _NOT_UTF8 = re.compile(rb"[\xc0\xc1\xf5-\xff]")  # bytes of no UTF-8 text; ebnf.py uses one as a filler
 
 
@@ -26,10 +27,10 @@ class TokenBytes:
                     data += piece
             ends.append(len(data))
         self.data, self.ends = bytes(data), ends
-        self._known: dict[bytes, bool] = {}  # what goes_on() has found: many texts end alike
+        self._known: dict[bytes, bool] = {}  # results of goes_on(): many texts end alike
 
     def goes_on(self, text: bytes) -> bool:
-        """Whether a token begins with a text, and has more."""
+        """Whether a token begins with a text and is longer."""
         if text not in self._known:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
@@ -47,10 +48,11 @@ class TokenBytes:
         return False
 
     def certain(self, pieces: list[bytes]) -> int:
-        """How many of a text's tokens are certain to be those of each longer text.
+        """How many of a text's first tokens stay the same when the text goes on.
 
-        The last one may be merged with what follows. So may the last ones together, if a token begins with their bytes:
-        ' ' and '{' become ' {"'.
+        The last one may be merged with what follows. So may the last ones as one, if a token begins with their bytes:
+        ' ' and '{' become ' {"'. A tokenizer could also merge the end of a token with what follows; that is not looked
+        for.
         """
         count, rest = len(pieces), b""
         for i in range(len(pieces) - 1, -1, -1):

@@ -16,7 +16,7 @@ from app.openai.tools import Tool
 # In a head: the tool's name; the call's id, which the model chooses; and the call's number.
 NAME, ID, NUMBER = "%s", "%i", "%d"
 _PATTERNS = {NAME: r"\s*+(?P<name>[^\"\s<>\[\]{}]+)\s*+", ID: r"\s*+(?P<id>\w+)\s*+", NUMBER: r"\s*+\d+\s*+"}
-_RULES = {ID: "[a-zA-Z0-9]{9}", NUMBER: "[0-9]{1,3}"}  # ids as Mistral's
+_RULES = {ID: "[a-zA-Z0-9]{9}", NUMBER: "[0-9]{1,3}"}  # an id as Mistral's models write it
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Arguments:
         return ()
 
     def with_json(self, syntax: CallSyntax) -> CallSyntax:
-        """The syntax of calls with JSON, for schemas that other arguments cannot follow."""
+        """The syntax with arguments in JSON, for schemas that the model's own form cannot enforce."""
         return syntax
 
     def rule(self, grammar: Grammar, syntax: CallSyntax, tool: Tool) -> str | None:
-        """The rule of a call, from its head to its tail. None: only JSON can follow the tool's schema."""
+        """The rule of a call, from its head to its tail. None: the tool's schema can be enforced in JSON only."""
         return None
 
     def as_text(self, syntax: CallSyntax, calls: list[Any]) -> str:
@@ -203,7 +203,7 @@ class CallParser:
     def _start(self, text: str, out: list[Delta]) -> str:
         self._buffer += text
         head = self._buffer.lstrip()
-        late = len(self._buffer) - len(head) > self.MAX_HEAD  # nothing is looked for after more blanks
+        late = len(self._buffer) - len(head) > self.MAX_HEAD  # no call comes after so many blanks
         for trigger in () if late else filter(None, (self._syntax.trigger, *self._syntax.wrappers)):
             if trigger.startswith(head):
                 return ""
@@ -229,7 +229,7 @@ class CallParser:
 
     def _naming(self, text: str, out: list[Delta]) -> str:
         self._buffer += text
-        found = self._short(self._head)
+        found = self._limited_match(self._head)
         if found is not None:
             return self._begin(found, out)
         if len(self._buffer) <= self.MAX_HEAD:
@@ -238,9 +238,9 @@ class CallParser:
         self._state, rest, self._buffer = self._free, self._buffer, ""
         return rest
 
-    def _short(self, sought: re.Pattern[str]) -> re.Match[str] | None:
-        """The match at the buffer's start. A longer one than MAX_HEAD is none, however the text was cut."""
-        found = sought.match(self._buffer)
+    def _limited_match(self, regex: re.Pattern[str]) -> re.Match[str] | None:
+        """The match at the buffer's start; None if it is longer than MAX_HEAD, whatever the pieces of the text were."""
+        found = regex.match(self._buffer)
         return None if found is None or found.end() > self.MAX_HEAD else found
 
     def _begin(self, found: re.Match[str], out: list[Delta]) -> str:
@@ -272,8 +272,8 @@ class CallParser:
             self._state, self._buffer = self._ending, ""
         return text[length:]
 
-    def _another(self, rest: str) -> bool:
-        """Whether the text after a call may become the joint before the next call."""
+    def _may_be_joint(self, rest: str) -> bool:
+        """Whether the text after a call is the joint before the next call, or may become it."""
         if self._syntax.joint is None or self._syntax.closing or len(rest) > self.MAX_HEAD:
             return False
         arrived, joint = ("".join(text.split()) for text in (rest, self._syntax.joint))
@@ -281,11 +281,11 @@ class CallParser:
 
     def _ending(self, text: str, out: list[Delta]) -> str:
         self._buffer += text
-        found = self._short(self._next) if self._next is not None else None
+        found = self._limited_match(self._next) if self._next is not None else None
         if found is not None:
             return self._begin(found, out)
-        found = self._short(self._end)
-        if found is not None and self._another(self._buffer[found.end() :]):
+        found = self._limited_match(self._end)
+        if found is not None and self._may_be_joint(self._buffer[found.end() :]):
             return ""
         if found is not None and (self._syntax.tail or self._syntax.closing or found.end() < len(self._buffer)):
             rest, self._buffer = self._buffer[found.end() :], ""

@@ -343,8 +343,8 @@ def _properties(
     """Return (the rule for a non-empty list of properties, whether the list may be empty).
 
     The first number of a state has the bits of the named properties so far. In the schema's order it is the index of
-    the next one that may come; properties without a name of their own then follow the required ones. A model that is
-    to write what is required, and would rather write something else, cannot put it off for ever.
+    the next one that may come, and properties that the schema does not name follow the required ones: else a model
+    could write such properties for ever, and never the required ones.
     """
     needed = 0
     for e in entries:

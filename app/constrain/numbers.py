@@ -53,7 +53,7 @@ def _digits(value: Decimal) -> tuple[str, str]:
     """Return the digits before and after the point, without redundant zeros."""
     if value.adjusted() > MAX_DIGITS or value.as_tuple().exponent < -MAX_DIGITS:  # type: ignore[operator]
         raise TooComplex
-    text = format(value.copy_abs(), "f")  # abs() and - round to the context's 28 digits
+    text = format(value.copy_abs(), "f")  # unlike abs() and -, which round to 28 digits
     before, _, after = text.partition(".")
     return before.lstrip("0") or "0", after.rstrip("0")
 
@@ -80,7 +80,7 @@ def _unsigned_above(value: Decimal, equal: bool) -> Dfa:
     edges[longer] += [(0x2E, 0x2E, pointed), (0x30, 0x39, longer)]
     digits(pointed, 0, 9, above)
     digits(above, 0, 9, above)
-    # Of as many digits as `before` has: those read so far are equal to its own, greater or less.
+    # Numbers with as many digits as `before`: those read so far are equal to its first ones, greater or less.
     same, more, less = start, -1, -1
     for i, digit in enumerate(map(int, before)):
         last = i == len(before) - 1

@@ -12,7 +12,7 @@ from py_engine import json_input
 from py_engine.plan.sampling import TokenLogprob
 
 Delta = dict[str, Json]  # what a chunk appends to a message: content, reasoning_content, tool_calls
-TokenBytes = Callable[[int], bytes]  # token id -> its bytes
+BytesOf = Callable[[int], bytes]  # token id -> its bytes
 RandomBytes = Callable[[int], bytes]  # so many random bytes
 
 
@@ -222,7 +222,7 @@ def _with_ids(chunk: dict[str, Json], ids: list[int] | None) -> dict[str, Json]:
 class Logprobs:
     """The logprobs of one choice so far, in the shape of its endpoint."""
 
-    def __init__(self, chat: bool, token_bytes: TokenBytes, adds: TokenBytes | None = None) -> None:
+    def __init__(self, chat: bool, token_bytes: BytesOf, adds: BytesOf | None = None) -> None:
         """`adds`: the bytes that a token adds to the text. By default: `token_bytes`."""
         self._chat, self._token_bytes, self._adds = chat, token_bytes, adds or token_bytes
         self._all: list[TokenLogprob] = []
@@ -240,7 +240,7 @@ class Logprobs:
         return self._shape(self._all)
 
     def _begin(self) -> None:
-        """Be before the first token; completions only."""
+        """Count from the first token again; for completions only."""
         self._offset = 0  # characters before the next token
         self._decoder = getincrementaldecoder("utf-8")("replace")  # a character may have several tokens
 
@@ -259,7 +259,7 @@ class Logprobs:
         }
 
     def _name(self, token: int) -> str:
-        """A token's text; its bytes, as OpenAI writes them, where they are only a part of a character."""
+        """A token's text; if that is only a part of a character, its bytes as OpenAI writes them."""
         data = self._token_bytes(token)
         try:
             return data.decode()

@@ -1,4 +1,4 @@
-"""Parameters of llama.cpp's server that OpenAI's requests do not have: those without effect, and other names.
+"""Parameters of llama.cpp's server that OpenAI's requests do not have: samplers, limits, and those without effect.
 
 Source: tools/server/README.md of llama.cpp. /completion and the endpoints of OpenAI accept the same ones.
 """
@@ -6,7 +6,7 @@ Source: tools/server/README.md of llama.cpp. /completion and the endpoints of Op
 from app.openai.fields import Body, Json, whole, wrong_type, wrong_value
 
 UNLIMITED = (1 << 31) - 1  # tokens: until the answer or the context ends
-# Where a request runs, and what its answer says of its progress.
+# Slots, limits of time, progress and the like.
 _NO_EFFECT = frozenset(["id_slot", "n_keep", "t_max_predict_ms", "timings_per_token", "return_progress",
                         "sse_ping_interval"])  # fmt: skip
 # Parameters that are not implemented: name -> the values that change nothing.
@@ -22,7 +22,7 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
     "n_cache_reuse": (0,),
 }
 NOT_IMPLEMENTED = frozenset(_NEUTRAL)
-_OF_NEUTRAL = frozenset(["mirostat_tau", "mirostat_eta", "adaptive_decay"])  # those are off
+_OF_NEUTRAL = frozenset(["mirostat_tau", "mirostat_eta", "adaptive_decay"])  # of parameters that are off
 NEUTRAL_VALUES: Body = {
     name: values[0] for name, values in _NEUTRAL.items() if name not in ("tfs_z", "penalize_newline", "n_cache_reuse")
 }
@@ -38,7 +38,7 @@ SAMPLERS: dict[str, Body] = {
     "xtc": {"xtc_probability": 0},
     "temperature": {"temperature": 1, "dynatemp_range": 0},
 }
-_ALSO = {"typical_p": "typ_p", "typical": "typ_p", "temp": "temperature"}  # other names of samplers
+_ALIASES = {"typical_p": "typ_p", "typical": "typ_p", "temp": "temperature"}  # llama.cpp's other names of samplers
 
 
 def changes_nothing(name: str, value: Json) -> bool:
@@ -47,12 +47,12 @@ def changes_nothing(name: str, value: Json) -> bool:
 
 
 def has_no_effect(name: str, value: Json) -> bool:
-    """Whether a parameter of llama.cpp may be left out of a request: it never has an effect here, or not this value."""
+    """Whether a parameter of llama.cpp never has an effect here, or has none with this value."""
     return name in _NO_EFFECT or name.startswith("speculative.") or changes_nothing(name, value)
 
 
 def token_limit(given: Json, name: str = "n_predict") -> int | None:
-    """The most tokens to generate; None where it is absent. -1: UNLIMITED; 0 is one, as that server has it."""
+    """The most tokens to generate; None where it is absent. -1 is UNLIMITED, 0 is one token, as in llama.cpp."""
     if given is None:
         return None
     found = whole(given)
@@ -64,13 +64,13 @@ def token_limit(given: Json, name: str = "n_predict") -> int | None:
 
 
 def switched_off(body: Body) -> Body:
-    """The parameters that switch off what the list `samplers` leaves out. Their order is always the same."""
+    """The parameters that switch off what the list `samplers` leaves out. The list's order has no effect."""
     samplers = body.get("samplers")
     if samplers is None:
         return {}
     if not isinstance(samplers, list) or not all(isinstance(name, str) for name in samplers):
         raise wrong_type("samplers", "a list of names", samplers)
-    names = {_ALSO.get(name, name) for name in samplers}
+    names = {_ALIASES.get(name, name) for name in samplers}
     for name in names - SAMPLERS.keys():
         raise wrong_value(f"samplers has {name!r}; there are {', '.join(SAMPLERS)}.", "samplers")
     return {name: value for left_out in SAMPLERS.keys() - names for name, value in SAMPLERS[left_out].items()}

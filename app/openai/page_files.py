@@ -1,6 +1,6 @@
-"""Files in requests that only pages can read: texts take the place of PDF files, and pictures that of videos.
+"""Replace files that only pages can read: PDF files by their texts, videos by pictures.
 
-This comes before the request is checked, which knows neither.
+This happens before the request is checked; the check knows neither.
 """
 
 from typing import Protocol
@@ -20,7 +20,7 @@ class PageReader(Protocol):
         """The text of a PDF file. ValueError with the reason where it cannot be read."""
 
     async def read_video(self, data: bytes, fps: float, most: int) -> list[Frame]:
-        """`fps` pictures a second of a video, from equal parts of it, at most so many. ValueError as before."""
+        """`fps` pictures a second of a video, `most` at most, from equal parts of it. ValueError with the reason."""
 
 
 async def with_files_read(body: Json, page: PageReader) -> Json:

@@ -141,7 +141,7 @@ def completion_request(body: Json, max_stops: int = MAX_STOPS) -> CompletionRequ
 
 
 def _continues(body: Body) -> bool:
-    """Whether the answer continues the last message. vLLM's clients then say that no other one begins."""
+    """Whether the answer continues the last message. vLLM's clients then send `add_generation_prompt: false`, too."""
     continues = boolean(body, "continue_final_message")
     begins = boolean(body, "add_generation_prompt", not continues)
     if continues and begins:
@@ -160,12 +160,12 @@ def _n_predict(body: Body) -> int | None:
 
 
 def _first(*values: int | None) -> int | None:
-    """The first one that is given."""
+    """The first value that is not None."""
     return next((value for value in values if value is not None), None)
 
 
 def _object(body: Json, known: frozenset[str]) -> Body:
-    """The checked body, with llama.cpp's list of samplers as the parameters that switch the other ones off."""
+    """Check the names in a body. What its list `samplers` leaves out is switched off in the result."""
     if not isinstance(body, dict):
         raise wrong_type(None, "a JSON object as the request", body)
     for name, value in body.items():

@@ -12,7 +12,7 @@ PARAMETERS = parameters()
 NAMES = frozenset({*PARAMETERS, "dry_sequence_breakers", "logit_bias", "n_probs"})
 MAX_BREAKERS, MAX_BREAKER = 32, 40  # strings, and characters of one
 _INTEGER = re.compile("-?[0-9]+")
-RANDOM_SEED = -1  # a new seed for each answer, in llama.cpp and vLLM
+RANDOM_SEED = -1  # as in llama.cpp and vLLM: each answer has a seed of its own
 DRY_BREAKERS = ("\n", ":", '"', "*")  # llama.cpp's default
 
 

@@ -1,8 +1,8 @@
 """Videos in chats: replaced by pictures before the request is checked, since only a page can decode them.
 
 The parts are those of llama.cpp's server, {"type": "input_video", "input_video": {"data" or "url"}}, and of vLLM,
-{"type": "video_url", "video_url": {"url"}}. As in llama.cpp, any model that sees reads a video as pictures, and times
-between them: here, "[0m2.50s]" stands before each.
+{"type": "video_url", "video_url": {"url"}}. As in llama.cpp, any model that sees can read a video: as pictures, each
+after its time, such as "[0m2.50s]".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Fetch = Callable[[str], Awaitable[bytes]]
 
 
 async def with_frames(body: Json, fetch: Fetch, read: ReadVideo) -> Json:
-    """A chat's body with pictures in place of its users' and tools' videos. What else is malformed stays.
+    """A chat's body with pictures in place of the videos of users and tools. Other malformed parts stay as they are.
 
     `read`: (file, pictures a second, most pictures) -> frames; ValueError with the reason where it cannot be read.
     """
@@ -49,7 +49,7 @@ async def _message(message: Json, path: str, fetch: Fetch, read: ReadVideo) -> J
 
 
 async def _frames(part: dict[str, Json], path: str, fetch: Fetch, read: ReadVideo) -> list[Json]:
-    """The parts of a video: before each picture, its time."""
+    """The parts that replace a video: for each picture, a text with its time, then the picture."""
     given = part.get(part["type"])
     if not isinstance(given, dict):
         raise wrong_type(f"{path}.{part['type']}", "an object", given)
@@ -77,7 +77,7 @@ async def _frames(part: dict[str, Json], path: str, fetch: Fetch, read: ReadVide
 
 
 def _source(given: dict[str, Json], path: str) -> MediaPart:
-    """The file that a part has, or its address."""
+    """The bytes of a part's file, or its address."""
     for field in ("data", "url"):
         value = given.get(field)
         if isinstance(value, str):

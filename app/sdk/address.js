@@ -13,7 +13,7 @@ export function absolute(model) {
 export const fileOf = (url) => url.replace(/^(https:\/\/huggingface\.co\/[^/]+\/[^/]+)\/blob\//, "$1/resolve/");
 
 /**
- * The id of a repository of the hub, where a text is that or the address of its page, and no file's; else null.
+ * The id of the repository that a text names by its id, which ends in -GGUF, or by the address of its page; else null.
  * @param {string} text @returns {string | null} OWNER/NAME
  */
 export function repositoryOf(text) {

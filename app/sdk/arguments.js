@@ -1,11 +1,11 @@
-/** Checks what a program hands to the SDK's methods, so that a mistake has an error that says what to write. */
+/** Checks the arguments of the SDK's methods: the error for a mistake says what to write. */
 import { repositoryOf } from "./address.js";
 import { WispError } from "./error.js";
 
 /** @typedef {Record<string, any>} Json */
 
 /**
- * Throws a WispError where a call's fields are no object: the fields of a text or a file would all be missing.
+ * Throws a WispError where a call's fields are not in an object. A text or a file would count as an object without fields.
  * @param {unknown} given @param {string} call such as "load()" @param {string} [example] what to write
  */
 export function checkFields(given, call, example = "") {
@@ -13,7 +13,7 @@ export function checkFields(given, call, example = "") {
   throw refused("invalid_type", `${call} needs an object with its fields${example}, not ${kindOf(given)}.`, null);
 }
 
-/** Throws a WispError where a model is a repository of the hub in place of a file of it. @param {unknown} model */
+/** Throws a WispError where a model is a repository of the hub, not a file in one. @param {unknown} model */
 export function checkModel(model) {
   for (const one of Array.isArray(model) ? model : [model]) {
     const id = typeof one === "string" ? repositoryOf(one) : null;

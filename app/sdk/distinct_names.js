@@ -1,8 +1,8 @@
-/** Names of tools for a request, which may have each name once. A server may give a tool the name that another one gets. */
+/** Makes the names of a request's tools unique: tools of several servers may have the same one. */
 
 const LONGEST = 64; // characters, as chat requests have it
 
-/** The names, cut to 64 characters; those that were there already get a number. @param {string[]} names */
+/** The names, cut to 64 characters. The second of two equal ones gets the number 2, and so on. @param {string[]} names */
 export function distinct(names) {
   /** @type {Set<string>} */
   const taken = new Set();

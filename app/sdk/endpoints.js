@@ -25,7 +25,7 @@ import ENDPOINTS from "../openai/endpoints.json";
 
 export const endpoints = /** @type {Endpoint[]} */ (ENDPOINTS);
 
-/** A prefix of no endpoint: below /v1/ every path is written in full, so /v1/chat/completion is not llama.cpp's. */
+/** Matches prefixes below which no endpoint is. Below /v1/ paths are exact: /v1/chat/completion is not llama.cpp's /completion. */
 const BELOW_V1 = /\/v1\/./;
 
 /**

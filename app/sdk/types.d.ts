@@ -139,7 +139,7 @@ export interface ChatRequest extends Common {
   reasoning_format?: "auto" | "deepseek" | "none" | null;
   /** continue the last message, an answer of the assistant, instead of beginning a new one */
   continue_final_message?: boolean | null;
-  /** vLLM's: only the opposite of `continue_final_message` */
+  /** vLLM's: must be the opposite of `continue_final_message` */
   add_generation_prompt?: boolean | null;
   /** variables of the model's chat template */
   chat_template_kwargs?: Record<string, any> | null;

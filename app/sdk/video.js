@@ -1,15 +1,15 @@
-/** Takes pictures from videos: only pages have a video element. The browser decodes elsewhere; sound is left out. */
+/** Takes pictures from videos: only pages have a video element. The browser decodes outside the page's thread. */
 
-const MOST_SIDE = 1024; // pixels: what projectors read has no more
+const MOST_SIDE = 1024; // pixels: limits a picture's bytes, also for projectors that could read more
 const QUALITY = 0.92; // of a JPEG picture
-const WAIT_MS = 30_000; // until a damaged file has had its chance to come to a place
-const BEYOND = 1e7; // seconds: no video is as long
+const WAIT_MS = 30_000; // for each event: a damaged file may never have it
+const BEYOND = 1e7; // seconds, longer than any video: seeking there goes to the end
 
 /**
  * @typedef {{ seconds: number, blob: Blob }} Frame a JPEG picture, and when it is shown
  *
  * @param {Blob} file
- * @param {{ fps: number, most: number }} how pictures a second, from equal parts of the video; at most so many
+ * @param {{ fps: number, most: number }} how pictures a second, and how many at most: one from each of equal parts
  * @param {AbortSignal} [signal]
  * @returns {Promise<Frame[]>} one at least
  */
@@ -46,14 +46,14 @@ export async function framesOf(file, { fps, most }, signal) {
   }
 }
 
-/** How long a video is: recorded ones do not say it before their end. @param {HTMLVideoElement} video @param {AbortSignal} [signal] */
+/** The length of a video in seconds. Recordings of a browser state it at their end only. @param {HTMLVideoElement} video @param {AbortSignal} [signal] */
 async function lengthOf(video, signal) {
   if (!Number.isFinite(video.duration)) await reached(video, "seeked", () => (video.currentTime = BEYOND), signal);
   return Number.isFinite(video.duration) ? video.duration : video.currentTime;
 }
 
 /**
- * Waits for an event of a video after `begin`. Errors say why it does not come.
+ * Calls `begin` and waits for an event of the video. Rejects with the reason if it does not come.
  * @param {HTMLVideoElement} video @param {string} event @param {() => void} begin @param {AbortSignal} [signal]
  * @returns {Promise<void>}
  */

@@ -7,7 +7,7 @@ export function isAddress(text) {
   return /^(https?:\/\/|\.{0,2}\/)\S+$/i.test(text);
 }
 
-/** An address as a user typed it, with the scheme that it may lack. @param {string} text */
+/** A typed address, with https:// where it has no scheme. @param {string} text */
 export const completed = (text) =>
   /^[\w-]+(\.[\w-]+)+(:\d+)?\/(\S+\/\S|\S+\.gguf$)/i.test(text) ? `https://${text}` : text;
 

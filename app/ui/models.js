@@ -35,15 +35,15 @@ export function startModels({ choose, list, opened, others, repository }) {
     if (choice) take(choice);
   };
   const projector = startProjector(take);
-  /** Says what the field takes, or no longer. @param {boolean} refused */
-  const refuse = (refused) => {
-    byId("url-input").setAttribute("aria-invalid", String(refused));
-    byId("url-error").hidden = !refused;
+  /** Shows or hides the error that says what the field takes. @param {boolean} wrong */
+  const markAddress = (wrong) => {
+    byId("url-input").setAttribute("aria-invalid", String(wrong));
+    byId("url-error").hidden = !wrong;
     const text = t("That is no address. Write one that ends in .gguf, or a repository of Hugging Face: OWNER/NAME.");
-    if (refused) say(byId("url-error"), text);
+    if (wrong) say(byId("url-error"), text);
   };
   const open = async () => {
-    refuse(false);
+    markAddress(false);
     projector.show(loaded);
     dialog.showModal();
     byId("model-facts").replaceChildren(...facts(loaded));
@@ -64,7 +64,7 @@ export function startModels({ choose, list, opened, others, repository }) {
     const field = /** @type {HTMLInputElement} */ (byId("url-input"));
     const address = completed(field.value.trim());
     const id = typedRepository(address);
-    refuse(!id && !isAddress(address));
+    markAddress(!id && !isAddress(address));
     if (id) return repository(id);
     if (!isAddress(address)) {
       field.focus();
@@ -97,7 +97,7 @@ export function choiceOfFiles(files) {
   return { model: parts.length > 1 ? parts : parts[0], name: nameOf(parts[0].name), projector };
 }
 
-/** The models among files, also those without an ending, such as Ollama's; says which are none. @param {File[]} files */
+/** The models among files, also those without an extension, such as Ollama's. Notifies the user of the others. @param {File[]} files */
 async function modelsAmong(files) {
   const isModel = async (/** @type {File} */ file) =>
     /\.gguf$/i.test(file.name) ||

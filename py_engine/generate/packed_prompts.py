@@ -88,7 +88,7 @@ def _fitting(prompts: Sequence[RunningSequence], plan: Plan, most: int) -> list[
     """The first prompt and others that fit into a batch of `most` tokens and the positions of one context.
 
     The batch begins with the prompt that has most pages in common with others. In a batch without gaps, the padding
-    between prompts takes one row of the results, so a small batch has a row less for prompts.
+    between prompts takes one row of the results, which leaves a small batch one row less for prompts.
     """
     rows = min(MOST_PROMPTS, plan.max_small_batch - (not plan.packs_prefixes))
     leader = _with_most_in_common(prompts[:rows])

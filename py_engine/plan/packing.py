@@ -137,8 +137,8 @@ def packed_prompts(prompts: Sequence[PackedPrompt], page: int) -> PackedBatch:
 def padded_prompts(prompts: Sequence[list[int]], page: int) -> PackedBatch:
     """Whole prompts as one batch without gaps, each from a new page on. Row i of the results is prompt i's.
 
-    The padding at the end of a prompt's last page is a segment of their own; the row of all these segments follows
-    those of the prompts.
+    The padding at the end of each prompt's last page is a segment of its own. All these segments have one row of the
+    results, after the prompts' rows.
     """
     ids, segments = array("I"), array("I")
     for row, prompt in enumerate(prompts):

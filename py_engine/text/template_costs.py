@@ -229,7 +229,7 @@ def _format(limits: Limits, given: Arguments) -> None:
 def _round(limits: Limits, given: Arguments) -> None:
     if not isinstance(given["precision"], int) or abs(given["precision"]) > 300:
         raise LimitExceeded("it rounds to too many digits")
-    if isinstance(given["value"], str | list | tuple):  # times 10 ** precision it would be repeated
+    if isinstance(given["value"], str | list | tuple):  # multiplying one by 10 ** precision repeats it
         raise LimitExceeded("it rounds what is no number")
 
 

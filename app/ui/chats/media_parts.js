@@ -29,7 +29,7 @@ export function contentOf({ content, media = [], n }, senses) {
   const files = media.filter(({ kind }) => kind === "file").map(({ name }) => `[Attached file: ${name}]`);
   if (files.length && senses.marks) {
     const said = content ? [{ type: "text", text: content }] : [];
-    return [...parts, ...said, { type: "text", text: files.join("\n"), untrusted: true }]; // whoever made a file named it
+    return [...parts, ...said, { type: "text", text: files.join("\n"), untrusted: true }]; // a file's name may come from anyone
   }
   const text = [content, ...files].filter(Boolean).join("\n");
   if (!parts.length) return text;
@@ -48,7 +48,7 @@ export function textOf(content) {
   return content.map(({ text, untrusted }) => (untrusted ? "" : (text ?? ""))).join("");
 }
 
-/** A content with another text; media and parts that are marked as untrusted stay. @param {Content} content @param {Content} text @returns {Content} */
+/** A content with another text. Media and untrusted parts stay. @param {Content} content @param {Content} text @returns {Content} */
 export function withText(content, text) {
   if (typeof content === "string") return text;
   const media = content.filter(({ type, untrusted }) => type !== "text" || untrusted);

@@ -1,4 +1,4 @@
-/** Pictures and sounds of questions: what is taken for one, and the addresses under which the page shows them. */
+/** Pictures, sounds and videos of questions: which files are such, and the addresses under which the page shows them. */
 import { t } from "../../language/phrase.js";
 import { upright } from "../../sdk/upright.js";
 import { framesOf } from "../../sdk/video.js";
@@ -9,7 +9,6 @@ import { waveOf } from "./wave.js";
 
 const PICTURE = /\.(png|jpe?g|webp|gif|bmp|avif)$/i;
 const SOUND = /\.(wav|mp3|ogg|oga|opus|flac|m4a|aac|weba)$/i;
-
 const VIDEO = /\.(mp4|m4v|mov|webm|mkv|ogv)$/i;
 const FRAMES = { fps: 1, most: 8 }; // of a video: each takes tokens, and the user can remove some
 

@@ -30,7 +30,7 @@ function checked(chat, where) {
     if (seen.has(message.n) || (parent !== null && !seen.has(parent)))
       throw failure(t("{where} does not follow a message before it.", { where: place }));
     seen.add(message.n);
-    // A file cannot say what the model is asked: the requests of its answers may hold what the chat does not show.
+    // Leave out the requests of answers, which a file could fill with what its chat does not show.
     const { media, steps, cut: _, trace: __, ...rest } = message;
     return {
       ...rest,
