@@ -10,8 +10,10 @@ import js
 from pyodide.ffi import JsException, to_js
 
 from app.models.progress import OnProgress
+from app.openai.video import MAX_VIDEOS
 from app.recently_read import RecentlyRead
 from py_engine.errors import WispError
+from py_engine.media.formats import MAX_FILE
 from py_engine.options import LoadOptions
 
 if TYPE_CHECKING:
@@ -19,9 +21,23 @@ if TYPE_CHECKING:
     from app.models.projector import LoadedProjector
 
 
+async def _limited(response: Any, url: str) -> bytes:
+    """The body of a response. WispError media_too_large before there is more of it in memory than a file may have."""
+    parts, size = [], 0
+    reader = response.body.getReader()
+    while not (read := await reader.read()).done:
+        size += read.value.length
+        if size > MAX_FILE:
+            await reader.cancel()
+            message = f"{url:.200} has more than {MAX_FILE >> 20} MiB, the most that is allowed. Send a smaller file."
+            raise WispError(message, "media_too_large")
+        parts.append(read.value.to_bytes())
+    return b"".join(parts)
+
+
 # The next turns of a chat have the same files.
 _pdf_texts = RecentlyRead[str](8)
-_frames = RecentlyRead[list[tuple[float, bytes]]](2)
+_frames = RecentlyRead[list[tuple[float, bytes]]](MAX_VIDEOS)
 
 
 class ModelPlatform:
@@ -65,7 +81,7 @@ class ModelPlatform:
             response = await js.fetch(url, to_js(options, dict_converter=js.Object.fromEntries))
             if not response.ok:
                 raise WispError(f"{url:.200} answers with status {response.status}.", "http_error")
-            return bytes((await response.arrayBuffer()).to_bytes())
+            return await _limited(response, url)
         except JsException:
             raise WispError(
                 f"{url:.200} cannot be fetched: it is not there, or its server allows no other site (CORS). Send the "

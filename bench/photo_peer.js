@@ -45,10 +45,10 @@ export async function measure(asked) {
 }
 
 /** @param {Asked} asked @returns {Promise<Ask>} */
-async function wisp({ dist, files, backend }) {
+async function wisp({ dist, files, backend, threads }) {
   const { Wisp } = await import(`${dist}/wisp.js`);
   const engine = await Wisp.create({ shared: false });
-  await engine.load({ ...files, backend, contextLength: CONTEXT });
+  await engine.load({ ...files, backend, threads, contextLength: CONTEXT });
   return async (file) => {
     const url = file && URL.createObjectURL(file);
     const content = [...(url ? [{ type: "image_url", image_url: { url } }] : []), { type: "text", text: question() }];

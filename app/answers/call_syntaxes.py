@@ -70,7 +70,7 @@ MINICPM = CallSyntax(
 KIMI = CallSyntax(
     "kimi", "<|tool_calls_section_begin|>",
     head="<|tool_call_begin|>functions.%s:%d<|tool_call_argument_begin|>", tail="<|tool_call_end|>", joint="",
-    closing="<|tool_calls_section_end|>",
+    closing="<|tool_calls_section_end|>", id="functions.%s:%d",
 )  # fmt: skip
 GIGACHAT = CallSyntax("gigachat", "<|function_call|>", head='{"name": "%s", "arguments": ', tail="}", alone=True)
 HARMONY = CallSyntax("harmony", " to=functions.", head="%s<|channel|>commentary json<|message|>")

@@ -27,7 +27,7 @@ from app.answers.parsing import Parser, PlainParser, ReasoningParser
 from app.answers.thinking import TAGS, tags_of
 from app.answers.tool_calls import CallSyntax, head_rule
 from app.constrain import effort
-from app.constrain.ebnf import Grammar, GrammarText, either, literal, quick_rules
+from app.constrain.ebnf import Grammar, GrammarText, either, literal, quick_rules, text_until
 from app.constrain.grammar_cache import cached
 from app.constrain.rules import form_rule, schema_rule
 from app.openai.answers import RandomBytes
@@ -234,14 +234,13 @@ class Dialect:
         """Rules for the reasoning: (before a form or a call, before free text, which may begin a thought by itself)."""
         if self._tags is None:
             return "", ""
-        until = f"TagDispatch(stop_eos=false, stop_str=({literal(self._tags[1])}), loop_after_dispatch=false)"
         blanks = '("\\u000a" | " ")*'
         if self._inside(prompt):
-            thinking = grammar.add("thought", until) + f" {blanks} "
+            thinking = grammar.add("thought", text_until(self._tags[1])) + f" {blanks} "
             return thinking, thinking
         if prompt.rstrip().endswith(self._tags[1]):
             return "", ""
-        thought = grammar.add("thought", until)
+        thought = grammar.add("thought", text_until(self._tags[1]))
         return f"({literal(self._tags[0])} {thought} {blanks})? ", ""
 
     def _json_call(self, grammar: Grammar, tool: Tool) -> str:
@@ -292,11 +291,9 @@ class Harmony(Dialect):
         return HarmonyParser(lambda: self.new_id(random_bytes), split_reasoning)
 
     def _analysis(self, grammar: Grammar) -> str:
-        until = grammar.add(
-            "thought", f"TagDispatch(stop_eos=false, stop_str=({literal('<|end|>')}), loop_after_dispatch=false)"
-        )
+        thought = grammar.add("thought", text_until("<|end|>"))
         begin, again = literal("<|channel|>analysis<|message|>"), literal("<|start|>assistant")
-        return f"({begin} {until} {again})*"
+        return f"({begin} {thought} {again})*"
 
     def _rules(self, form: Format | None) -> Rules:
         tools = self._tools

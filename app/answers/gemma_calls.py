@@ -15,7 +15,7 @@ from typing import Any
 from app.answers.parsing import Until
 from app.answers.plain_schemas import NOTES, members, properties_of, texts_of, types_of
 from app.answers.tool_calls import Arguments, CallParser, CallSyntax, head_rule
-from app.constrain.ebnf import Grammar, either, literal
+from app.constrain.ebnf import Grammar, either, literal, text_until
 from app.constrain.rules import schema_rule
 from app.openai.answers import Delta
 from app.openai.tools import Tool
@@ -78,8 +78,7 @@ def _value(grammar: Grammar, schema: Any, param: str) -> str | None:
         return None
     if texts:
         return either(literal(f"{QUOTE}{text}{QUOTE}") for text in texts)
-    text = f"TagDispatch(stop_eos=false, stop_str=({literal(QUOTE)}), loop_after_dispatch=false)"
-    return f"{literal(QUOTE)} {grammar.add('text', text)}"
+    return f"{literal(QUOTE)} {grammar.add('text', text_until(QUOTE))}"
 
 
 class GemmaCallParser(CallParser):

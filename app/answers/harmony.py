@@ -12,7 +12,7 @@ from app.openai.answers import Delta
 
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _RECIPIENT = re.compile(r"to=functions\.([\w.:-]+)")
-_CUT = re.compile(r"(assistant\s*(to=functions\..*)?)?(<\|.*)?", re.DOTALL)  # a header that was cut off
+_CUT = re.compile(r"(assistant\s*)?(to=functions\..*)?(<\|.*)?", re.DOTALL)  # a header that was cut off
 _MESSAGE = "<|message|>"
 _MAX_HEADER = 300  # characters; a longer text is no header
 _ENDS = ("<|end|>", "<|start|>", "<|channel|>", "<|call|>", "<|return|>")

@@ -124,7 +124,10 @@ def harmless(model: Loaded, messages: Messages) -> Messages:
 
 
 def _harmless_call(model: Loaded, call: Any) -> Any:
-    """A call with the special tokens broken. In arguments that are a text of JSON, they may be escaped."""
+    """A call with the special tokens broken. In arguments that are a text of JSON, they may be escaped.
+
+    Of a name that comes twice, parsing leaves the last value: the text is given back only if it has none either.
+    """
     function = call.get("function") if isinstance(call, dict) else None
     arguments = function.get("arguments") if isinstance(function, dict) else None
     safe = broken(model, call)
@@ -132,7 +135,8 @@ def _harmless_call(model: Loaded, call: Any) -> Any:
         with suppress(ValueError):
             given = json_input.parse(arguments)
             whole = broken(model, given)
-            safe["function"]["arguments"] = arguments if whole == given else json.dumps(whole, ensure_ascii=False)
+            harmless = whole == given and safe["function"]["arguments"] == arguments
+            safe["function"]["arguments"] = arguments if harmless else json.dumps(whole, ensure_ascii=False)
     return safe
 
 

@@ -46,8 +46,10 @@ class PythonArguments(Arguments):
         written = []
         for call in calls:
             function = call.get("function", {})
-            arguments = function.get("arguments")
-            given = arguments.items() if isinstance(arguments, dict) else ()
+            arguments = function.get("arguments") or {}
+            if not isinstance(arguments, dict):  # a text that is no JSON object
+                return super().as_text(syntax, calls)
+            given = arguments.items()
             written.append(f"{function.get('name')}({', '.join(f'{key}={_as_python(value)}' for key, value in given)})")
         return f"{syntax.trigger}{syntax.opening}{', '.join(written)}{syntax.closing}"
 

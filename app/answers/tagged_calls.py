@@ -23,14 +23,15 @@ from typing import Any
 
 from app.answers.parsing import Until
 from app.answers.plain_schemas import properties_of, texts_of, types_of
-from app.answers.tool_calls import Arguments, CallParser, CallSyntax, head_pattern, head_rule, pattern
-from app.constrain.ebnf import Grammar, either, literal
+from app.answers.tool_calls import Arguments, CallParser, CallSyntax, JsonEnd, head_pattern, head_rule, pattern
+from app.constrain.ebnf import Grammar, either, literal, text_until
 from app.constrain.rules import schema_rule
 from app.openai.answers import Delta
 from app.openai.tools import Tool
 from py_engine import json_input
 
 SECTION = ("<![CDATA[", "]]>")
+_NESTED = frozenset(["array", "object"])
 _OTHER_TYPES = frozenset(["number", "integer", "boolean", "array", "object", "null"])
 
 
@@ -79,20 +80,17 @@ class TaggedArguments(Arguments):
         if texts is None:
             return None
         if texts:
-            return f"{either(literal(self._written(text)) for text in texts)} {end}"
+            ends = (self.end.rstrip(), SECTION[1]) if self.sections else (self.end.rstrip(),)
+            ambiguous = any(mark in text for text in texts for mark in ends)
+            return None if ambiguous else f"{either(literal(self._written(text)) for text in texts)} {end}"
         if self.sections:
-            return f"({literal(SECTION[0])} {_until(grammar, SECTION[1])} | [^<&\\n]*) {end}"
+            return f"({literal(SECTION[0])} {grammar.add('text', text_until(SECTION[1]))} | [^<&\\n]*) {end}"
         stop = self.end.rstrip()
-        return f"{_until(grammar, stop)} {literal(self.end.removeprefix(stop))}"
+        return f"{grammar.add('text', text_until(stop))} {literal(self.end.removeprefix(stop))}"
 
     def _written(self, text: str) -> str:
         needs_section = self.sections and any(char in text for char in "<&\n")
         return f"{SECTION[0]}{text}{SECTION[1]}" if needs_section else text
-
-
-def _until(grammar: Grammar, stop: str) -> str:
-    """The rule of any text that ends with the first `stop`."""
-    return grammar.add("text", f"TagDispatch(stop_eos=false, stop_str=({literal(stop)}), loop_after_dispatch=false)")
 
 
 class TaggedCallParser(CallParser):
@@ -112,6 +110,7 @@ class TaggedCallParser(CallParser):
         self._properties: Mapping[str, Any] = {}
         self._value = Until([])
         self._is_text = False
+        self._nested: JsonEnd | None = None  # of an array or object, until it has ended
         self._raw: list[str] = []  # a value that may be JSON, so far, in pieces
         self._at_begin = False  # a line break that comes now is dropped: it follows the begin tag
 
@@ -133,7 +132,8 @@ class TaggedCallParser(CallParser):
             rest, self._buffer = self._buffer[found.end() :], ""
             self._emit_key(found["name"], out)
             schema = self._properties.get(found["name"], {})
-            self._is_text = isinstance(schema, dict) and schema.get("type") == "string"
+            types = types_of(schema) if isinstance(schema, dict) else frozenset()
+            self._is_text, self._nested = types == {"string"}, JsonEnd() if types & _NESTED else None
             self._value, self._raw, self._at_begin = Until(self._value_ends), [], self._on_lines
             if self._is_text:
                 self._emit_arguments('"', out)
@@ -146,7 +146,25 @@ class TaggedCallParser(CallParser):
             return rest
         return ""
 
+    def _in_nested(self, text: str, nested: JsonEnd) -> str:
+        """In an array or object, whose strings may have the end tag."""
+        if not self._raw:
+            self._buffer += text
+            head = self._buffer.lstrip()
+            if not head and len(self._buffer) <= self.MAX_HEAD:
+                return ""
+            text, self._buffer = self._buffer, ""
+            if head[:1] not in ("[", "{"):
+                self._nested = None
+                return text
+        length = nested.push(text)
+        self._raw.append(text[:length])
+        self._nested = None if nested.done else nested
+        return text[length:]
+
     def _in_value(self, text: str, out: list[Delta]) -> str:
+        if self._nested is not None:
+            return self._in_nested(text, self._nested)
         before, marker, rest = self._value.push(text)
         if self._at_begin and before:
             before, self._at_begin = before.removeprefix("\n"), False

@@ -15,7 +15,11 @@ from app.openai.tools import Tool
 
 # In a head: the tool's name; the call's id, which the model chooses; and the call's number.
 NAME, ID, NUMBER = "%s", "%i", "%d"
-_PATTERNS = {NAME: r"\s*+(?P<name>[^\"\s<>\[\]{}]+)\s*+", ID: r"\s*+(?P<id>\w+)\s*+", NUMBER: r"\s*+\d+\s*+"}
+_PATTERNS = {
+    NAME: r"\s*+(?P<name>[^\"\s<>\[\]{}]+)\s*+",
+    ID: r"\s*+(?P<id>\w+)\s*+",
+    NUMBER: r"\s*+(?P<number>\d+)\s*+",
+}
 _RULES = {ID: "[a-zA-Z0-9]{9}", NUMBER: "[0-9]{1,3}"}  # an id as Mistral's models write it
 
 
@@ -64,6 +68,7 @@ class CallSyntax:
     between: str = ""  # between two blocks
     at_start: bool = False  # calls appear only at the start of an answer
     alone: bool = False  # an answer has one call
+    id: str = ID  # of a call, with NAME and NUMBER: templates name calls by it before their results
     wrappers: tuple[str, ...] = ()  # markers around content; dropped
     arguments: Arguments = Arguments()
 
@@ -75,7 +80,7 @@ def pattern(text: str) -> str:
 
 
 def head_pattern(head: str) -> str:
-    """A pattern that matches a head with any name and id, as the groups "name" and "id"."""
+    """A pattern that matches a head with any name and id, as the groups "name", "id" and "number"."""
     return "".join(_PATTERNS.get(part) or pattern(part) for part in _parts(head))
 
 
@@ -245,8 +250,11 @@ class CallParser:
 
     def _begin(self, found: re.Match[str], out: list[Delta]) -> str:
         rest, self._buffer = self._buffer[found.end() :], ""
-        chosen = found.groupdict().get("id")
-        call_id = self._new_id() if chosen is None or chosen in self._ids else chosen
+        groups = {"id": "", "number": "", **found.groupdict()}
+        chosen = (
+            self._syntax.id.replace(ID, groups["id"]).replace(NUMBER, groups["number"]).replace(NAME, found["name"])
+        )
+        call_id = self._new_id() if not chosen or chosen in self._ids else chosen
         self._ids.add(call_id)
         call = {"index": self._calls, "id": call_id, "type": "function"}
         out.append({"tool_calls": [{**call, "function": {"name": found["name"], "arguments": ""}}]})

@@ -153,6 +153,11 @@ def literal(text: str) -> str:
     return f'"{_NOT_PLAIN.sub(_escaped, text)}"'
 
 
+def text_until(stop: str) -> str:
+    """Match any text up to and with `stop`."""
+    return f"TagDispatch(stop_eos=false, stop_str=({literal(stop)}), loop_after_dispatch=false)"
+
+
 def _escaped(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"\\U{code:08x}" if code > 0xFFFF else f"\\u{code:04x}"

@@ -1,6 +1,6 @@
 """Grammar rules for structural tags: XGrammar's {type, ...} trees for answers with free and constrained parts."""
 
-from app.constrain.ebnf import ANY, Grammar, either, literal
+from app.constrain.ebnf import ANY, Grammar, either, literal, text_until
 from app.constrain.effort import spend
 from app.constrain.sources import grammar_rule, regex_rule, schema_rule
 from app.openai.fields import Json, unsupported, wrong_type, wrong_value
@@ -33,7 +33,7 @@ class _Writer:
         if kind == "any_text":
             if until is None:
                 return f"({ANY})*"
-            return f"TagDispatch(stop_eos=false, stop_str=({literal(until)}), loop_after_dispatch=false)"
+            return text_until(until)
         if kind == "triggered_tags":
             return self._triggered(tag, param, until)
         end = f" {literal(until)}" if until else ""

@@ -35,13 +35,13 @@ class CompatibleHandlers(Handlers):
     @answers("v1/messages")
     async def create_message(self, fields: Fields, call: Call) -> Any:
         """Create a message."""
-        body = await self.with_files_read(fields, call)
+        body = await self.with_pdf_texts(fields, call)
         return await self.converted(anthropic.messages_request(body), fields, call)
 
     @answers("v1/messages/count_tokens")
     async def count_tokens(self, fields: Fields, call: Call) -> dict[str, Any]:
         """Count the tokens of a message's prompt."""
-        body = await self.with_files_read(fields, call)
+        body = await self.with_pdf_texts(fields, call)
         request = anthropic.count_request(body)
         async with self.held(body, call) as model:
             counted = await chat.count_tokens(model, request, self.platform.fetch_media)
@@ -145,7 +145,7 @@ class CompatibleHandlers(Handlers):
     @answers("apply-template")
     async def apply_template(self, fields: Fields, call: Call) -> dict[str, Any]:
         """The prompt of a chat."""
-        body = _object(await self.with_files_read(fields, call))
+        body = _object(await self.with_pdf_texts(fields, call))
         begun = llama_server.begins_answer(body)
         asked = {name: body.get(name) for name in ("messages", "tools", "chat_template_kwargs")}
         request = chat_request(asked | {"continue_final_message": begun})

@@ -14,6 +14,7 @@ from app.models.registry import Models
 from app.openai.converted import Converted
 from app.openai.endpoints import ENDPOINTS
 from app.openai.page_files import PageReader, with_files_read
+from app.openai.pdf import with_pdf_texts
 from app.openai.requests import ChatRequest, CompletionRequest
 
 Handler = Callable[[Fields, Call], Awaitable[Any]]
@@ -70,6 +71,10 @@ class Handlers:
     def held(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
         """The model that a request names, pinned. It may run requests meanwhile."""
         return self.models.hold(model_name(body), call.job, call.progress)
+
+    async def with_pdf_texts(self, fields: Fields, call: Call) -> Any:
+        """The request with texts in place of its PDF files. An abort ends the reading."""
+        return await call.job.run(with_pdf_texts(fields.get("request"), self.platform.read_pdf))
 
     async def with_files_read(self, fields: Fields, call: Call) -> Any:
         """The request with texts and pictures in place of files that pages read. An abort ends the reading."""

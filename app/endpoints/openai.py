@@ -29,7 +29,7 @@ class OpenAIHandlers(Handlers):
     @answers("v1/responses")
     async def respond(self, fields: Fields, call: Call) -> Any:
         """Make a response."""
-        body = await self.with_files_read(fields, call)
+        body = await self.with_pdf_texts(fields, call)
         return await self.converted(responses_request(body), fields, call)
 
     @answers("v1/audio/transcriptions")

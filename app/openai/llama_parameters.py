@@ -41,9 +41,14 @@ SAMPLERS: dict[str, Body] = {
 _ALIASES = {"typical_p": "typ_p", "typical": "typ_p", "temp": "temperature"}  # llama.cpp's other names of samplers
 
 
+def same(value: Json, other: Json) -> bool:
+    """Whether two values are equal; true does not equal 1."""
+    return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
+
+
 def changes_nothing(name: str, value: Json) -> bool:
     """Whether a parameter that is not implemented has no effect with this value."""
-    return value is None or name in _OF_NEUTRAL or value in _NEUTRAL.get(name, ())
+    return value is None or name in _OF_NEUTRAL or any(same(value, neutral) for neutral in _NEUTRAL.get(name, ()))
 
 
 def has_no_effect(name: str, value: Json) -> bool:

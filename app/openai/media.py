@@ -56,7 +56,10 @@ def at_address(url: str, path: str) -> MediaPart:
     if found is not None:
         rest = url[found.end() :]
         in_base64 = found[2].lower().endswith(";base64")
-        return MediaPart(path, data=from_base64(rest, path) if in_base64 else unquote_to_bytes(rest))
+        data = from_base64(rest, path) if in_base64 else unquote_to_bytes(rest)
+        if not data:
+            raise WispError(f"{path} is empty.", "invalid_value", param=path)
+        return MediaPart(path, data=data)
     if ADDRESS.match(url):
         return MediaPart(path, address=url)
     raise WispError(

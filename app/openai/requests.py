@@ -173,14 +173,9 @@ def _object(body: Json, known: frozenset[str]) -> Body:
             continue
         if name not in _NEUTRAL and name not in llama_parameters.NOT_IMPLEMENTED:
             raise unsupported(f"Unrecognized request argument supplied: {name}", name)
-        if not any(_same(value, neutral) for neutral in _NEUTRAL.get(name, ())):
+        if not any(llama_parameters.same(value, neutral) for neutral in _NEUTRAL.get(name, ())):
             raise unsupported(f"{name} is not supported by this engine; leave it out.", name)
     return body | llama_parameters.switched_off(body)
-
-
-def _same(value: Json, neutral: Json) -> bool:
-    """Return whether two values are equal; true does not equal 1."""
-    return bool(value == neutral) and isinstance(value, bool) == isinstance(neutral, bool)
 
 
 def _common(body: Body, max_tokens: int | None, logprobs: int, max_stops: int) -> Request:

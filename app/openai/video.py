@@ -16,7 +16,8 @@ from py_engine.errors import WispError
 
 TYPES = ("input_video", "video_url")
 FPS, NUM_FRAMES = 1.0, 16  # vLLM's names
-MAX_FRAMES = 128
+MAX_FRAMES = 128  # of a video
+MAX_VIDEOS = 4  # of a request
 
 Frame = tuple[float, bytes]  # seconds from the beginning, and a picture's file
 ReadVideo = Callable[[bytes, float, int], Awaitable[list[Frame]]]
@@ -31,8 +32,19 @@ async def with_frames(body: Json, fetch: Fetch, read: ReadVideo) -> Json:
     messages = body.get("messages") if isinstance(body, dict) else None
     if not isinstance(body, dict) or not isinstance(messages, list):
         return body
+    if sum(map(_count, messages)) > MAX_VIDEOS:
+        raise wrong_value(f"messages has more than {MAX_VIDEOS} videos, the most that a request may have.", "messages")
     shown = [await _message(message, f"messages[{i}]", fetch, read) for i, message in enumerate(messages)]
     return {**body, "messages": shown}
+
+
+def _count(message: Json) -> int:
+    content = message.get("content") if isinstance(message, dict) else None
+    return sum(map(_is_video, content)) if isinstance(content, list) else 0
+
+
+def _is_video(part: Json) -> bool:
+    return isinstance(part, dict) and part.get("type") in TYPES
 
 
 async def _message(message: Json, path: str, fetch: Fetch, read: ReadVideo) -> Json:
@@ -41,7 +53,7 @@ async def _message(message: Json, path: str, fetch: Fetch, read: ReadVideo) -> J
         return message
     parts: list[Json] = []
     for j, part in enumerate(content):
-        if isinstance(part, dict) and part.get("type") in TYPES:
+        if _is_video(part):
             parts += await _frames(part, f"{path}.content[{j}]", fetch, read)
         else:
             parts.append(part)

@@ -10,7 +10,7 @@ export function absolute(model) {
 }
 
 /** The address of the file itself, where a user copied that of its page on the hub. @param {string} url */
-export const fileOf = (url) => url.replace(/^(https:\/\/huggingface\.co\/[^/]+\/[^/]+)\/blob\//, "$1/resolve/");
+export const fileOf = (url) => url.replace(/^(https:\/\/(?:www\.)?(?:huggingface\.co|hf\.co)\/[^/]+\/[^/]+)\/blob\//i, "$1/resolve/");
 
 /**
  * The id of the repository that a text names by its id, which ends in -GGUF, or by the address of its page; else null.
@@ -20,5 +20,5 @@ export function repositoryOf(text) {
   const page =
     /^https:\/\/(?:www\.)?(?:huggingface\.co|hf\.co)\/([\w.-]+\/[\w.-]+)(?:\/tree\/[^/]+)?\/?(?:[?#].*)?$/i.exec(text);
   const id = page?.[1] ?? (/^[\w-][\w.-]*\/[\w.-]*-gguf$/i.test(text) ? text : null);
-  return id && !/\.gguf$/i.test(id) ? id : null;
+  return id && !/\.gguf$/i.test(id) && !/^(collections|datasets|docs|papers|spaces)\//.test(id) ? id : null;
 }

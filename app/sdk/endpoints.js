@@ -25,8 +25,11 @@ import ENDPOINTS from "../openai/endpoints.json";
 
 export const endpoints = /** @type {Endpoint[]} */ (ENDPOINTS);
 
-/** Matches prefixes below which no endpoint is. Below /v1/ paths are exact: /v1/chat/completion is not llama.cpp's /completion. */
+/** Matches prefixes below which only paths that begin with v1/ are: /v1/chat/completion is not llama.cpp's /completion. */
 const BELOW_V1 = /\/v1\/./;
+
+/** @param {string} prefix @param {string} known an endpoint's path */
+const isRoot = (prefix, known) => known.startsWith("v1/") || !BELOW_V1.test(prefix);
 
 /**
  * The endpoint at a path: `whole`, exactly; else below any prefix. Where there are several, the one of the method.
@@ -35,7 +38,7 @@ const BELOW_V1 = /\/v1\/./;
 export function endpointAt(path, whole = false, method = "POST") {
   const slashed = `/${path.replace(/^\/+|\/+$/g, "")}`;
   const at = (/** @type {string} */ known) =>
-    whole ? slashed === `/${known}` : slashed.endsWith(`/${known}`) && !BELOW_V1.test(slashed.slice(0, -known.length));
+    whole ? slashed === `/${known}` : slashed.endsWith(`/${known}`) && isRoot(slashed.slice(0, -known.length), known);
   const found = endpoints.filter((row) => [row.path, ...(row.also ?? [])].some(at));
   return found.find((row) => (row.method ?? "POST") === method) ?? found[0];
 }

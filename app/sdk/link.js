@@ -96,7 +96,7 @@ async function generationOf(name) {
 
 /** @param {string} url @param {{ lock: string | null, release: () => void }} held @returns {Promise<Link>} */
 function openOwn(url, held) {
-  const worker = started(url);
+  const worker = started(url, held);
   const { port1: port, port2 } = new MessageChannel();
   worker.postMessage({ port: port2 }, [port2]);
   port.postMessage({ kind: "hello", lock: held.lock, page: true, several: true });
@@ -115,11 +115,15 @@ function openOwn(url, held) {
   });
 }
 
-/** Starts the page's own worker. Throws a WispError where the browser forbids that. @param {string} url */
-function started(url) {
+/**
+ * Starts the page's own worker. Throws a WispError where the browser forbids that.
+ * @param {string} url @param {{ release: () => void }} held
+ */
+function started(url, held) {
   try {
     return new Worker(url, { type: "module", name: "wisp" });
   } catch {
+    held.release();
     throw WispError.notStarted(url);
   }
 }

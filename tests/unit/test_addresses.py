@@ -30,6 +30,9 @@ def test_the_page_takes_the_address_of_a_files_page_on_the_hub(tmp_path: Path) -
     evaluate = evaluator(tmp_path, ["app/ui/address.js", "app/sdk/address.js"])
     page = "https://huggingface.co/maker/model-GGUF/blob/main/sub/m-Q4_0.gguf?x=1"
     assert evaluate("m.fileOf(a[0])", page) == page.replace("/blob/", "/resolve/")
+    for host in ("https://www.huggingface.co", "https://hf.co"):
+        there = page.replace("https://huggingface.co", host)
+        assert evaluate("m.fileOf(a[0])", there) == there.replace("/blob/", "/resolve/")
     for other in ("https://host/maker/model/blob/main/m.gguf", page.replace("/blob/", "/resolve/")):
         assert evaluate("m.fileOf(a[0])", other) == other
     typed = ["example.org/m.gguf", "huggingface.co/maker/M", "maker/m.gguf", "maker/Model-1.5", "/m.gguf"]
@@ -46,6 +49,7 @@ def test_a_repository_of_the_hub_is_told_from_a_file_of_one(tmp_path: Path) -> N
     assert evaluate("a.map(m.repositoryOf)", *repositories) == ["maker/M-1.5-GGUF"] * 4
     others = ["mini-q4_0", "models/m.gguf", "models/model", "/maker/M-GGUF", "https://host/maker/M-GGUF"]
     others += [f"{hub}/maker/M-GGUF/resolve/main/m.gguf", f"{hub}/m.gguf"]
+    others += [f"{hub}/{kind}/M-GGUF" for kind in ("collections", "datasets", "docs", "papers", "spaces")]
     assert evaluate("a.map(m.repositoryOf)", *others) == [None] * len(others)
 
 

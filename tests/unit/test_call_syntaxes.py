@@ -85,6 +85,33 @@ def test_values_between_tags_are_texts_or_json(kind: str) -> None:
             assert (name, json.loads(arguments)) == ("f", want)
 
 
+@pytest.mark.parametrize("kind", [*TAGGED, "minicpm"])
+def test_strings_of_arrays_may_have_the_end_tag(kind: str) -> None:
+    """The tag that comes after the array ends it."""
+    items = {"type": "array", "items": {"type": "string"}}
+    found = of_values(kind, {"type": "object", "properties": {"list": items}, "required": ["list"]})
+    tags = ["</parameter>", "</arg_value>", "</param>", "<![CDATA[", "]]>", "]"]
+    if kind == "minicpm":
+        answer = f'<function name="f"><param name="list">{json.dumps(tags)}</param></function>'
+    else:
+        answer = written(kind, {"list": json.dumps(tags)})
+    (result,) = run([{"grammar": rules_of(found, None), "texts": [answer]}])
+    assert result["texts"] == [True]
+    for seed in range(60):
+        ((name, arguments),) = calls_of(parsed(found.parser("", True), answer, seed))
+        assert (name, json.loads(arguments)) == ("f", {"list": tags})
+
+
+@pytest.mark.parametrize(("kind", "tag"), [("seed", "</parameter>"), ("glm", "</arg_value>"), ("minicpm", "<]]>")])
+def test_enumerated_texts_with_an_end_tag_are_written_in_json(kind: str, tag: str) -> None:
+    schema = {"type": "object", "properties": {"text": {"type": "string", "enum": ["a", tag]}}, "required": ["text"]}
+    found = of_values(kind, schema)
+    syntax = found.syntax.arguments.with_json(found.syntax)
+    answer = f"{syntax.trigger}{syntax.head.replace('%s', 'f')}{json.dumps({'text': tag})}{syntax.tail}"
+    (result,) = run([{"grammar": rules_of(found, None), "texts": [answer]}])
+    assert result["texts"] == [True]
+
+
 @pytest.mark.parametrize("kind", TAGGED)
 def test_json_takes_the_place_of_tags(kind: str) -> None:
     """Where the schema says more than its properties, and where a model writes it by itself."""
@@ -154,6 +181,12 @@ def test_a_model_chooses_the_ids_of_its_calls() -> None:
     said: list[dict[str, Any]] = [*HI, {"role": "assistant", "content": "", "tool_calls": message["tool_calls"]}]
     text = template("mistral-ids").render(found.messages(said))
     assert text == f"Hi{call(first)}{call(second)}{call(ids[2])}"
+
+
+def test_ids_of_kimi_name_the_tool_and_the_call() -> None:
+    """Its template writes them before results."""
+    message = parsed(dialect("kimi").parser("", True), KINDS["kimi"][1], 1)
+    assert [each["id"] for each in message["tool_calls"]] == ["functions.weather:0", "functions.weather:1"]
 
 
 def test_an_answer_of_gigachat_has_one_call() -> None:

@@ -226,6 +226,8 @@ def test_harmony() -> None:
         plain = parsed(found.parser("", True), "<|channel|>final<|message|>It is 5 < 6.", seed)
         assert plain["content"] == "It is 5 < 6."
         assert parsed(found.parser("", True), "No channels.", seed)["content"] == "No channels."
+        for cut in ("assistant to=functions.weather<|channel|>comm", " to=functions.weather<|channel|>comm", "<|chan"):
+            assert parsed(found.parser("", True), cut, seed)["content"] == ""
 
 
 @pytest.mark.parametrize(("golden", "kind"), [("qwen3", "hermes"), ("llama-3.2", "llama")])

@@ -142,6 +142,8 @@ def test_samplers_that_a_list_leaves_out_are_off() -> None:
     assert (sampling.temperature, sampling.top_k) == (0.5, 9)
     assert (sampling.top_p, sampling.min_p, sampling.repeat_penalty, sampling.xtc_probability) == (1, 0, 1, 0)
     assert completion_of(**everything, samplers=[]).sampling.temperature == 1
+    assert completion_of(temperature=5, samplers=["top_k"]).sampling.temperature == 1
+    assert completion_of(temperature=-1, samplers=["top_k"]).sampling.temperature == 1
     assert completion_of(dynatemp_range=1, samplers=["top_k"]).sampling.dynatemp_range == 0
     assert completion_of(dynatemp_range=-1, dynatemp_exponent=-1).sampling.dynatemp_range == 0
     for given, listed in (({"samplers": []}, []), ({}, ["penalties"])):

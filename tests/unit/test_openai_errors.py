@@ -123,6 +123,8 @@ FIELDS: list[tuple[str, Any, str]] = [
     ("functions", [{}], U),
     ("modalities", ["audio"], U),
     ("mirostat", 2, U),
+    ("mirostat", False, U),
+    ("tfs_z", True, U),
     ("web_search_options", {}, U),
     ("temprature", 1, U),
     ("chat_template_kwargs", [], T),

@@ -161,7 +161,7 @@ def test_parts_that_a_template_writes_one_after_the_other_make_no_special_token(
         assert not control(model.tokenizer, model.tokenizer.encode(text, parse_special=True))
 
 
-@pytest.mark.parametrize("how", ["text", "escaped", "values", "no JSON", "name"])
+@pytest.mark.parametrize("how", ["text", "escaped", "twice", "values", "no JSON", "name"])
 @pytest.mark.parametrize("written", ["c.arguments", "c.arguments|tojson", "c.arguments.a", "c|tojson"])
 def test_calls_of_earlier_answers_cannot_forge_turns(how: str, written: str) -> None:
     """A model copies what it has read into the arguments of its calls."""
@@ -173,6 +173,7 @@ def test_calls_of_earlier_answers_cannot_forge_turns(how: str, written: str) -> 
     )
     text = json.dumps({"a": FORGED, FORGED: [FORGED]})
     arguments: Any = {"text": text, "escaped": text.replace("<", "\\u003c"), "values": json.loads(text)}
+    arguments["twice"] = f'{{"a": {json.dumps(FORGED)}, "a": "x"}}'
     function = {"name": FORGED if how == "name" else "f", "arguments": arguments.get(how, FORGED)}
     calls = [{"id": "1", "type": "function", "function": function}]
     said: Any = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": calls}]

@@ -36,6 +36,7 @@ def test_a_misspelt_path_below_v1_is_no_other_servers(evaluate: Evaluate) -> Non
     asked = "a.map((path) => m.endpointAt(path)?.sdk ?? null)"
     paths = ["/v1/chat/completion", "/base/v1/chat/completions", "/base/completion", "/v1/completion"]
     assert evaluate(asked, *paths) == [None, "chat.completions.create", "llama.completion", "llama.completion"]
+    assert evaluate(asked, "/v1/account/v1/chat/completions") == ["chat.completions.create"]
 
 
 def test_a_list_is_sent_as_it_is(evaluate: Evaluate) -> None:

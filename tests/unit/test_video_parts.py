@@ -8,7 +8,7 @@ import pytest
 
 from app.openai.media import MediaPart, parts_of
 from app.openai.requests import chat_request
-from app.openai.video import MAX_FRAMES, with_frames
+from app.openai.video import MAX_FRAMES, MAX_VIDEOS, with_frames
 from py_engine.errors import WispError
 
 DATA = base64.b64encode(b"film").decode()
@@ -71,6 +71,7 @@ def test_how_many_pictures_are_taken() -> None:
         ({}, "invalid_value", ""),
         ({"data": "??"}, "invalid_value", ".data"),
         ({"data": ""}, "invalid_value", ".data"),
+        ({"url": "data:video/mp4,"}, "invalid_value", ".url"),
         ({"url": "file:///film"}, "invalid_value", ".url"),
         ({"data": DATA, "fps": 0}, "invalid_value", ".fps"),
         ({"data": DATA, "fps": float("nan")}, "invalid_value", ".fps"),
@@ -83,6 +84,13 @@ def test_what_is_malformed_is_named(given: Any, code: str, param: str) -> None:
     with pytest.raises(WispError) as caught:
         read(chat({"type": "text", "text": "a"}, {"type": "input_video", "input_video": given}))
     assert (caught.value.code, caught.value.param) == (code, f"messages[0].content[1].input_video{param}")
+
+
+def test_a_request_has_few_videos() -> None:
+    read(chat(*[VIDEO] * MAX_VIDEOS))
+    with pytest.raises(WispError, match="videos") as caught:
+        read({"messages": [*chat(*[VIDEO] * MAX_VIDEOS)["messages"], *chat(VIDEO)["messages"]]})
+    assert (caught.value.code, caught.value.param) == ("invalid_value", "messages")
 
 
 def test_a_video_that_cannot_be_read_is_an_error() -> None:

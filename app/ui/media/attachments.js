@@ -118,11 +118,14 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
   /** Adds the media among files; says which were not readable. @param {File[]} files @param {boolean} [asFiles] for tools */
   async function add(files, asFiles = false) {
     for (const file of asFiles ? files : files.filter(isMedium)) {
+      const key = `medium ${file.name}`;
+      if (file.type.startsWith("video/")) notify({ key, text: t("Reading {name} …", { name: file.name }) });
       try {
         put(...(asFiles ? [await fileMedium(file)] : await mediaOf(file)));
+        dismiss(key);
       } catch (error) {
         const text = t("{name} was not added.", { name: file.name });
-        notify({ key: `medium ${file.name}`, text, more: `${error}`, kind: "error" });
+        notify({ key, text, more: `${error}`, kind: "error" });
       }
     }
   }
