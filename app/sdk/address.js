@@ -10,7 +10,8 @@ export function absolute(model) {
 }
 
 /** The address of the file itself, where a user copied that of its page on the hub. @param {string} url */
-export const fileOf = (url) => url.replace(/^(https:\/\/(?:www\.)?(?:huggingface\.co|hf\.co)\/[^/]+\/[^/]+)\/blob\//i, "$1/resolve/");
+export const fileOf = (url) =>
+  url.replace(/^(https:\/\/(?:www\.)?(?:huggingface\.co|hf\.co)\/[^/]+\/[^/]+)\/blob\//i, "$1/resolve/");
 
 /**
  * The id of the repository that a text names by its id, which ends in -GGUF, or by the address of its page; else null.

@@ -86,7 +86,7 @@ def test_what_is_malformed_is_named(given: Any, code: str, param: str) -> None:
     assert (caught.value.code, caught.value.param) == (code, f"messages[0].content[1].input_video{param}")
 
 
-def test_a_request_has_few_videos() -> None:
+def test_how_many_videos_a_request_may_have() -> None:
     read(chat(*[VIDEO] * MAX_VIDEOS))
     with pytest.raises(WispError, match="videos") as caught:
         read({"messages": [*chat(*[VIDEO] * MAX_VIDEOS)["messages"], *chat(VIDEO)["messages"]]})
