@@ -32,10 +32,10 @@ ENCODERS = ["bert-rank.F16", "jina-bert-v2.F16", "modern-bert.F16", "nomic-bert-
 
 
 def test_every_golden_can_be_made_again() -> None:
-    """Every golden file belongs to a case that makes it, but what is drawn, and the first ones of media."""
+    """Every golden file belongs to a case that makes it, but what is drawn or recorded, and the first ones of media."""
     made = [path for case in all_cases() for path in case.files()]
     assert len(made) == len(set(made))
-    others = ("make", "sees", "vision", "__init__.py", "__pycache__")
+    others = ("make", "sees", "video", "vision", "__init__.py", "__pycache__")
     files = (path.relative_to(GOLDEN) for path in GOLDEN.rglob("*") if path.is_file())
     present = {path for path in files if path.parts[0] not in others or path in made}
     assert set(made) | set(FETCHED) == present
