@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 async def _limited(response: Any, url: str) -> bytes:
     """The body of a response. WispError media_too_large before there is more of it in memory than a file may have."""
+    if not response.body:  # of a status such as 204
+        return b""
     parts, size = [], 0
     reader = response.body.getReader()
     while not (read := await reader.read()).done:
@@ -91,7 +93,7 @@ class ModelPlatform:
 
     async def read_pdf(self, data: bytes) -> str:
         """The text of a PDF file, which a page reads."""
-        return await _pdf_texts.get((data,), lambda signal: js.wispReadPdf(to_js(data), signal), str)
+        return await _pdf_texts.get(data, lambda signal: js.wispReadPdf(to_js(data), signal), str)
 
     async def read_video(self, data: bytes, fps: float, most: int) -> list[tuple[float, bytes]]:
         """Pictures of a video, which a page decodes (app.openai.page_files.PageReader)."""
@@ -99,8 +101,10 @@ class ModelPlatform:
         def frames(found: Any) -> list[tuple[float, bytes]]:
             return [(frame.seconds, frame.bytes.to_bytes()) for frame in found]
 
-        key = (data, fps, most)
-        return await _frames.get(key, lambda signal: js.wispReadVideo(to_js(data), fps, most, signal), frames)
+        def read(signal: Any) -> Any:
+            return js.wispReadVideo(to_js(data), fps, most, signal)
+
+        return await _frames.get(data, read, frames, f"{fps} {most}")
 
     async def load_grammar(self, instance: int) -> Any:
         """Import grammar.js on first use. Each instance has a WebAssembly module and memory of its own."""

@@ -15,17 +15,17 @@ class RecentlyRead(Generic[Found]):
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._found: dict[tuple[str, ...], Found] = {}  # the one used last at the end
+        self._found: dict[tuple[str, str], Found] = {}  # the one used last at the end
 
     async def get(
-        self, key: tuple[Any, ...], read: Callable[[Any], Awaitable[Any]], convert: Callable[[Any], Found]
+        self, data: bytes, read: Callable[[Any], Awaitable[Any]], convert: Callable[[Any], Found], how: str = ""
     ) -> Found:
-        """What `read`, given an AbortSignal, has a page read from a file. `key`: the file's bytes, and how it is read.
+        """What `read`, given an AbortSignal, has a page read from a file. `how`: what else its result depends on.
 
         The page stops when this is cancelled. ValueError: the file cannot be read.
         """
-        hashed = (hashlib.sha256(key[0]).hexdigest(), *map(str, key[1:]))
-        found = self._found.pop(hashed, None)
+        key = (hashlib.sha256(data).hexdigest(), how)
+        found = self._found.pop(key, None)
         if found is None:
             controller = js.AbortController.new()
             try:
@@ -34,7 +34,7 @@ class RecentlyRead(Generic[Found]):
                 raise ValueError(str(error).splitlines()[0].removeprefix("Error: ")) from None
             finally:
                 controller.abort()
-        self._found[hashed] = found
+        self._found[key] = found
         if len(self._found) > self._most:
             del self._found[next(iter(self._found))]
         return found
