@@ -21,7 +21,8 @@ LEND = """async (count) => {
         if (starting) return; // the engine asks again where they take more than a second
         starting = true;
         lent.asked += 1;
-        lent.end = startDownloadWorkers("/repo/py_engine/files/download_worker.js", (port) => {
+        const earlier = lent.end; // of workers that the engine did not wait for
+        const end = startDownloadWorkers("/repo/py_engine/files/download_worker.js", (port) => {
             starting = false;
             const { port1, port2 } = new MessageChannel(); // between the engine and the worker, to count
             port.onmessage = ({ data }) => {
@@ -37,6 +38,7 @@ LEND = """async (count) => {
             };
             wispShards.addDownloadWorker(port2);
         });
+        lent.end = () => (earlier?.(), end());
     });
 }"""
 
@@ -52,7 +54,7 @@ def case(engine_page: Page, bad_server: FaultyServer, model: bytes) -> Iterator[
     engine_page.evaluate(LEND, 2)
     wait_for_workers(engine_page, True)
     yield make
-    engine_page.evaluate("() => { lent.end(); wispShards.onWorkersNeeded(() => {}); }")
+    engine_page.evaluate("() => { wispShards.onWorkersNeeded(() => {}); lent.end(); }")
     wait_for_workers(engine_page, False)
     run_python(engine_page, "from py_engine.files import shards; shards.WORKERS_FROM = 64 << 20")
 
