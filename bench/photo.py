@@ -124,19 +124,24 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         server.shutdown()
 
 
+def add_photo_options(parser: argparse.ArgumentParser, *, size: str, runs: int) -> None:
+    """The options of all measurements of a question about a photo."""
+    parser.add_argument("--shape", choices=TEXTS, help="random weights of this shape (default: Wisp Mini Sees)")
+    parser.add_argument("--layers", type=int, help="of the shape's text model, only the first so many")
+    parser.add_argument("--size", default=size, help=f"of the photo in pixels (default: {size})")
+    parser.add_argument("--runs", type=int, default=runs)
+    parser.add_argument("--adapter", choices=["swiftshader", "lavapipe"], help="a software GPU")
+    parser.add_argument("--folder", type=Path, help="where the files of a shape are made (default: a temporary one)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+
+
 def main(arguments: list[str]) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.photo", description="Measure the way of a photo.")
     parser.add_argument("before", type=Path, nargs="?", help="a copy of dist/ of one build")
     parser.add_argument("now", type=Path, nargs="?", help="of the other (default: a new dist/ of this tree)")
-    parser.add_argument("--shape", choices=TEXTS, help="random weights of this shape (default: Wisp Mini Sees)")
-    parser.add_argument("--layers", type=int, help="of the shape's text model, only the first so many")
-    parser.add_argument("--size", default="1000x750", help="of the photo in pixels (default: 1000x750)")
     parser.add_argument("--instant", action="store_true", help="let the GPU do nothing, to measure the host")
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--adapter", choices=["swiftshader", "lavapipe"], help="a software GPU")
-    parser.add_argument("--folder", type=Path, help="where the files of a shape are made (default: a temporary one)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    add_photo_options(parser, size="1000x750", runs=20)
     options = parser.parse_args(arguments)
     with TemporaryDirectory() as folder:
         found = measure(options, (options.folder or Path(folder)).resolve())

@@ -17,13 +17,12 @@ from typing import Any
 from playwright.sync_api import sync_playwright
 
 from bench.headless import PEER, PEER_CSP, launched, write_figures
-from bench.photo import TEXTS, files
+from bench.photo import SEES, add_photo_options, files
 from tools import dist
 from tools.catalog import MODELS, entries
 from tools.paths import ROOT
 from tools.serve import Server
 
-SEES = "wisp-mini-sees-q4_0"
 MEASURE = """async (asked) => (await import("/bench/photo_peer.js")).measure(asked)"""
 READY_MS = 3_600_000  # wllama takes a minute for some pictures
 
@@ -72,15 +71,9 @@ def table(found: dict[str, Any]) -> str:
 def main(arguments: list[str]) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.photo_peer", description="Compare with wllama on a photo.")
-    parser.add_argument("--shape", choices=TEXTS, help="random weights of this shape (default: Wisp Mini Sees)")
-    parser.add_argument("--layers", type=int, help="of the shape's text model, only the first so many")
-    parser.add_argument("--size", default="512x512", help="of the photo in pixels (default: 512x512)")
     parser.add_argument("--cpu", action="store_true", help="both without a GPU")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of wllama on the CPU (default: all)")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--adapter", choices=["swiftshader", "lavapipe"], help="a software GPU")
-    parser.add_argument("--folder", type=Path, help="where the files of a shape are made (default: a temporary one)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of both on the CPU (default: all)")
+    add_photo_options(parser, size="512x512", runs=3)
     options = parser.parse_args(arguments)
     with TemporaryDirectory() as folder:
         found = measure(options, (options.folder or Path(folder)).resolve())
