@@ -200,7 +200,8 @@ def test_a_chat_that_goes_on_before_the_deletion_is_heard_of_is_stored_whole(tab
 
 
 # In px, once the page is drawn.
-# Again and again: an answer that has just ended may hold the view at its end once more.
+# Again and again: an answer that has just ended may hold the view at its end once more. Between frames, as a user scrolls:
+# what scrolls in each frame's callbacks may be undone in the same frame, before its event.
 SCROLLED_UP = """() => {
     document.getElementById("scroller").scrollTo({ top: 150, behavior: "instant" });
     return !document.getElementById("to-end").hidden;
@@ -351,7 +352,8 @@ def test_a_reader_stays_where_they_are(tabs: list[Page], scripted: ScriptedServe
     ask(first, "At length")
     expect(last_answer(second)).to_contain_text("Line 149.")
     expect(second.locator("#thread > .growing")).to_have_count(0)
-    second.wait_for_function(SCROLLED_UP)
+    second.bring_to_front()
+    second.wait_for_function(SCROLLED_UP, polling=100)
     line = second.get_by_text("Line 1.", exact=True)
     expect(line).to_be_in_viewport()
     before = line.evaluate(TOP)
