@@ -343,7 +343,8 @@ class Output:
 
     def finish(self) -> None:
         """Emit what was held back."""
-        self._send([*self._parser.push(self.stream.finish()), *self._parser.finish()])
+        cut = not self.stream.ended or self.stream.stopped is not None
+        self._send([*self._parser.push(self.stream.finish()), *self._parser.finish(cut=cut)])
         rest = self.logprobs.add(self.stream.logprobs())
         if rest:
             self._run.emit(self._run.answer.piece({}, self.index, rest, self.new_ids()))

@@ -46,7 +46,7 @@ class GemmaArguments(Arguments):
     def parser(
         self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = ""
     ) -> CallParser:
-        return GemmaCallParser(syntax, new_id)
+        return GemmaCallParser(syntax, new_id, tools)
 
 
 def _object(grammar: Grammar, schema: Mapping[str, Any], param: str, *, nested: bool) -> str | None:
@@ -84,8 +84,8 @@ def _value(grammar: Grammar, schema: Any, param: str) -> str | None:
 class GemmaCallParser(CallParser):
     """A parser of content and Gemma's calls, whose arguments become JSON when a call has ended."""
 
-    def __init__(self, syntax: CallSyntax, new_id: Callable[[], str]) -> None:
-        super().__init__(syntax.arguments.with_json(syntax), new_id)
+    def __init__(self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool]) -> None:
+        super().__init__(syntax.arguments.with_json(syntax), new_id, tools)
         self._marks = (syntax.tail, QUOTE)
         self._gathered = Until([])
         self._raw: list[str] = []  # the arguments so far, in pieces

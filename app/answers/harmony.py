@@ -35,7 +35,7 @@ class HarmonyParser:
             text = self._heading(text, out) if self._header is not None else self._body(text, out)
         return out
 
-    def finish(self) -> list[Delta]:
+    def finish(self, *, cut: bool = False) -> list[Delta]:
         if self._header is not None:
             header, self._header = self._header.strip(), None
             return [] if not header or _CUT.fullmatch(header) or self._calls else [{"content": header}]

@@ -18,8 +18,11 @@ class Parser(Protocol):
     def push(self, text: str) -> list[Delta]:
         """The deltas that this text adds."""
 
-    def finish(self) -> list[Delta]:
-        """The deltas of the text that was held back, at the end of the answer."""
+    def finish(self, *, cut: bool = False) -> list[Delta]:
+        """The deltas of the text that was held back, at the end of the answer.
+
+        `cut`: a limit or a stop string ended the answer. Then the beginning of a call is dropped.
+        """
 
 
 class PlainParser:
@@ -30,7 +33,7 @@ class PlainParser:
     def push(self, text: str) -> list[Delta]:
         return [{"content": text}] if text else []
 
-    def finish(self) -> list[Delta]:
+    def finish(self, *, cut: bool = False) -> list[Delta]:
         return []
 
 
@@ -89,13 +92,13 @@ class ReasoningParser:
             out += self._answer(rest)
         return out
 
-    def finish(self) -> list[Delta]:
+    def finish(self, *, cut: bool = False) -> list[Delta]:
         out: list[Delta] = []
         if self.reasoning:
             out = self._thought(self._until.held)
         elif self._start is not None:
             out = self._then.push("".join([*self._blanks, self._start]))
-        return out + self._then.finish()
+        return out + self._then.finish(cut=cut)
 
     def _thought(self, text: str) -> list[Delta]:
         text = self._stripped(text)

@@ -56,7 +56,7 @@ class PythonArguments(Arguments):
     def parser(
         self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = ""
     ) -> CallParser:
-        return PythonCallParser(syntax, new_id)
+        return PythonCallParser(syntax, new_id, tools)
 
 
 def _value(grammar: Grammar, schema: Mapping[str, Any], param: str) -> str:
@@ -82,8 +82,9 @@ def _as_python(value: Any) -> str:
 class PythonCallParser(CallParser):
     """A parser of content and calls in Python's syntax, whose arguments become JSON."""
 
-    def __init__(self, syntax: CallSyntax, new_id: Callable[[], str]) -> None:
-        super().__init__(syntax.arguments.with_json(syntax), new_id)
+    def __init__(self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool]) -> None:
+        super().__init__(syntax.arguments.with_json(syntax), new_id, tools)
+        self._first_heads.append(syntax.opening + syntax.head)
         name = r"\s*+(?P<name>[\w.:-]+)\s*+\("
         self._first_call, self._next_call = re.compile(r"\s*+\[?" + name), re.compile(r"\s*+," + name)
         self._key, self._call_end = re.compile(r"[\s,]*+(?P<name>\w+)\s*+="), re.compile(r"[\s,]*+\)")

@@ -99,7 +99,8 @@ class TaggedCallParser(CallParser):
     def __init__(
         self, syntax: CallSyntax, arguments: TaggedArguments, new_id: Callable[[], str], tools: Sequence[Tool]
     ) -> None:
-        super().__init__(arguments.with_json(syntax), new_id)
+        super().__init__(arguments.with_json(syntax), new_id, tools)
+        self._first_heads.append(syntax.head)
         self._tagged_head = re.compile(rf"\s*+{head_pattern(syntax.head)}(?=\s*+<)")
         self._key = re.compile(rf"\s*+{head_pattern(arguments.begin)}")
         self._tagged_end = re.compile(rf"\s*+{pattern(syntax.tail)}")

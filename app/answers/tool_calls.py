@@ -48,7 +48,7 @@ class Arguments:
         self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = ""
     ) -> CallParser:
         """The parser of an answer. `prefix`: the end of the prompt that belongs to the answer's syntax."""
-        return CallParser(syntax, new_id, prefix)
+        return CallParser(syntax, new_id, tools, prefix)
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,29 @@ def head_pattern(head: str) -> str:
 def head_rule(head: str, name: str) -> str:
     """The rule of the head of a call of the tool `name`."""
     return " ".join(_RULES.get(part) or literal(part) for part in _parts(head.replace(NAME, name)))
+
+
+def begins_head(text: str, head: str) -> bool:
+    """Whether the text is the beginning of a head, or all of it. The head has no NAME any more.
+
+    Blanks are matched loosely, as in a CallSyntax.
+    """
+    for part in _parts(head):
+        for symbol in [part] if part in _PATTERNS else re.findall(r"\w+|[^\w\s]", part):
+            text = text.lstrip()
+            if not text:
+                return True
+            if symbol in _PATTERNS:
+                found = re.match(_PATTERNS[symbol], text)
+                arrived = found[0] if found is not None else ""
+            else:
+                arrived = symbol
+            if arrived.startswith(text):
+                return True
+            if not arrived or not text.startswith(arrived):
+                return False
+            text = text.removeprefix(arrived)
+    return not text.strip()
 
 
 def _parts(head: str) -> list[str]:
@@ -151,9 +174,11 @@ class CallParser:
     reasoning = False
     MAX_HEAD = 300  # characters; longer text is not a head or tail
 
-    def __init__(self, syntax: CallSyntax, new_id: Callable[[], str], prefix: str = "") -> None:
+    def __init__(self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = "") -> None:
         """`prefix`: the end of the prompt that belongs to the answer's syntax."""
         self._syntax, self._new_id = syntax, new_id
+        self._names = [tool.name for tool in tools]
+        self._first_heads = [syntax.opening + syntax.head]  # in each form that a first call may have
         self._until = Until([syntax.trigger, *syntax.wrappers])
         head = head_pattern(syntax.head)
         self._head = re.compile(rf"\s*+{pattern(syntax.opening)}\s*+{head}\s*+(?=\{{)")
@@ -179,8 +204,10 @@ class CallParser:
             text = self._state(text, out)
         return out
 
-    def finish(self) -> list[Delta]:
+    def finish(self, *, cut: bool = False) -> list[Delta]:
         out: list[Delta] = []
+        if cut and self._begins_call():
+            return out
         if self._state == self._free:
             self._emit_content(self._until.held, out)
         elif self._state == self._start:
@@ -190,6 +217,19 @@ class CallParser:
         if self._blanks and not self._calls:
             out.append({"content": "".join(self._blanks)})
         return out
+
+    def _begins_call(self) -> bool:
+        """Whether what is held back is the beginning of a call, up to its head's end.
+
+        A part of a marker counts if it has a letter: "<" alone, or "[", is usual text, too.
+        """
+        if self._state == self._naming:
+            heads = (head.replace(NAME, name) for head in self._first_heads for name in self._names)
+            return any(begins_head(self._buffer, head) for head in heads)
+        held = self._until.held if self._state == self._free else self._buffer.lstrip()
+        markers = (self._syntax.trigger, *self._syntax.wrappers)
+        begun = any(map(str.isalpha, held)) and any(marker.startswith(held) for marker in markers)
+        return begun or held == self._syntax.trigger
 
     def _emit_content(self, text: str, out: list[Delta]) -> None:
         """Emit content. Whitespace at its end is held back, because it is dropped before a call."""

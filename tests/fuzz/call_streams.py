@@ -38,17 +38,19 @@ def case(rng: Random) -> Case:
 def run(given: Case) -> None:
     """Parse the answer in each way."""
     kind, text, prompt, cuts = given
-    whole = _parsed(kind, text, prompt, [])
-    for cut in cuts:
-        assert _parsed(kind, text, prompt, cut) == whole, cut
+    for ended in (True, False):
+        whole = _parsed(kind, text, prompt, [], ended)
+        for cut in cuts:
+            assert _parsed(kind, text, prompt, cut, ended) == whole, cut
 
 
-def _parsed(kind: str, text: str, prompt: str, cuts: list[int]) -> dict[str, Any]:
+def _parsed(kind: str, text: str, prompt: str, cuts: list[int], ended: bool) -> dict[str, Any]:
+    """The message. `ended`: by the model, and not by a limit."""
     parser, message = dialect(kind).parser(prompt, True, bytes), Message()
     for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
         for delta in parser.push(text[begin:end]):
             assert all(delta.values())
             message.add(delta)
-    for delta in parser.finish():
+    for delta in parser.finish(cut=not ended):
         message.add(delta)
     return message.as_dict()

@@ -111,8 +111,8 @@ def dialect(kind: str, **more: Any) -> Dialect:
     return dialect_of(template(kind), tools_of(**more))
 
 
-def parsed(parser: Parser, text: str, seed: int) -> dict[str, Any]:
-    """Parse a text that arrives in random pieces; return the message."""
+def parsed(parser: Parser, text: str, seed: int, *, cut: bool = False) -> dict[str, Any]:
+    """Parse a text that arrives in random pieces; return the message. `cut`: a limit ended it."""
     rng = random.Random(seed)
     message, at = Message(), 0
     while at < len(text):
@@ -121,7 +121,7 @@ def parsed(parser: Parser, text: str, seed: int) -> dict[str, Any]:
             assert delta
             message.add(delta)
         at += size
-    for delta in parser.finish():
+    for delta in parser.finish(cut=cut):
         message.add(delta)
     return message.as_dict()
 

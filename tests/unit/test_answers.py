@@ -140,6 +140,25 @@ async def test_a_call_that_a_stop_string_cuts_is_not_to_be_run(
     assert (call["function"]["arguments"], choice["finish_reason"]) == (arguments, reason)
 
 
+@pytest.mark.parametrize("limit", [{"max_tokens": 9}, {"max_tokens": 12}, {"stop": '": "loo'}])
+async def test_a_call_that_is_cut_in_its_head_is_not_shown(
+    page: Page, monkeypatch: pytest.MonkeyPatch, limit: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(
+        "app.answers.chat.compiled", AsyncMock(return_value=AsyncMock(matcher=AsyncMock(return_value=Mock())))
+    )
+    page.engine.says = 'Let me look.\n<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+    page.engine.size = 1
+    (choice,) = (await chat(page, tools=[TOOL], **limit))["choices"]
+    chunks = [c["choices"][0] for c in await page.stream("chat.completions", messages=HI, tools=[TOOL], **limit)]
+    text = "".join(chunk["delta"].get("content", "") for chunk in chunks)
+    reason = "stop" if "stop" in limit else "length"
+    assert (text, chunks[-1]["finish_reason"]) == ("Let me look.", reason)
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("Let me look.", reason)
+    assert not any("tool_calls" in chunk["delta"] for chunk in chunks)
+    assert "tool_calls" not in choice["message"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "stopped", "whole"),
     [("{}", True, True), ("", False, True), ("", True, False), ('{"a": ' + "[" * 100_000, True, False)],

@@ -1,6 +1,7 @@
 """Answers with tool calls that come in pieces: nothing is lost, copied again for each piece, or made what it is not."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -93,6 +94,39 @@ def test_a_text_that_only_begins_like_a_header_is_content(answer: str) -> None:
 def test_a_header_that_is_cut_off_is_no_content(answer: str) -> None:
     for seed in range(20):
         assert not parsed(harmony(), answer, seed)["content"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_that_is_cut_in_its_head_is_no_content(kind: str) -> None:
+    """Up to the head's end nobody knows the call; markup would be no text for a reader."""
+    _, answer, after_text = KINDS[kind]
+    syntax = dialect(kind).syntax
+    trigger = "to=functions." if kind == "harmony" else syntax.trigger
+    said = {"functionary": ">>>all\nHi.", "harmony": ""}.get(kind, "Hi. ") if after_text else ""
+    begins = [m.start() for m in re.finditer(re.escape(trigger), answer)]
+    for begin in begins:
+        arguments = min(
+            at for mark in ("{", "(", "city") if (at := answer.find(mark, answer.index("weather", begin))) > 0
+        )
+        for end in range(begin, arguments):
+            text, held = said + answer[:end], answer[begin:end]
+            for seed in range(3):
+                message = parsed(dialect(kind).parser("", True), text, seed, cut=True)
+                content = (message["content"] or "").strip()
+                assert content.removeprefix("Hi.").strip() in ("", held if len(held) < len(trigger) else ""), text
+                assert not any(map(str.isalpha, content.removeprefix("Hi."))), text
+                assert content.startswith("Hi." if after_text and said else ""), text
+                assert len(calls_of(message)) in (begins.index(begin), begins.index(begin) + 1), text
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"harmony"}))
+def test_text_that_is_no_beginning_of_a_call_stays_when_the_answer_is_cut(kind: str) -> None:
+    for text in ("a <", "a [", "{", "Just text", *(["Use <tool_ and <"] if kind != "llama" else [])):
+        assert parsed(dialect(kind).parser("", True), text, 1, cut=True)["content"] == text
+    trigger = dialect(kind).syntax.trigger
+    other = trigger + '{"name": "cooking", "arguments":'  # none of the request's tools
+    assert parsed(dialect(kind).parser("", True), other, 1, cut=True)["content"] == other
+    assert parsed(dialect(kind).parser("", True), trigger, 1)["content"] == trigger  # the model's own end
 
 
 @pytest.mark.parametrize("kind", KINDS)
