@@ -14,7 +14,7 @@ from app.models.registry import Models
 from app.openai import formats
 from app.openai.page_files import PageReader, with_files_read
 from app.openai.requests import chat_request
-from py_engine.errors import WispError
+from py_engine.errors import WispError, prompt_too_long
 from py_engine.text.chat_template import ChatTemplate
 
 _TEMPLATE_OPTIONS = ("tools", "documents", "template", "addGenerationPrompt")
@@ -143,10 +143,11 @@ class ModelMessages:
             engine = model.engine_or_error()
             model.check_ids(ids, "ids")
             if len(ids) > engine.context_length:
-                raise WispError(
+                raise prompt_too_long(
                     f"There are {len(ids)} ids; the context holds {engine.context_length}.",
-                    "context_length_exceeded",
-                    param="ids",
+                    len(ids),
+                    engine.context_length,
+                    "ids",
                 )
             if pooling is not None or engine.embeddings.preferred:
                 embedding, embedded = await engine.embeddings.one(ids, pooling)

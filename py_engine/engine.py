@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from py_engine import planner
 from py_engine.embeddings import Embeddings, joined
-from py_engine.errors import WispError
+from py_engine.errors import WispError, prompt_too_long
 from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
 from py_engine.files.stored_blocks import BlockStore
@@ -326,7 +326,7 @@ class Engine:
         check_vocabulary(self.plan, [i for i in ids if i not in media] if media else ids)
         most = self.context_length - self.plan.encodes_prompts  # the decoder begins with a token of its own
         if len(ids) > most:
-            raise WispError(f"{len(ids)} tokens do not fit the context of {most}.", "context_length_exceeded")
+            raise prompt_too_long(f"{len(ids)} tokens do not fit the context of {most}.", len(ids), most)
 
     async def add_processor(self, processor: Processor) -> None:
         """Compile a logits processor in WGSL. WispError with the compiler's message, or if this model has no GPU."""

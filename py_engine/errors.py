@@ -1,5 +1,8 @@
 """The errors that Wisp reports: one exception class, shaped like OpenAI's error object, and the table of codes."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from typing import Any
 
 INVALID_REQUEST = "invalid_request_error"
@@ -81,9 +84,11 @@ class WispError(Exception):
     """An error with one of CODES. `type` is one of the three above; `param` names the offending request field.
 
     `retry_after`: seconds after which the request may be repeated, where another server has said so.
+    `counts`: further fields of the error, as llama.cpp's server has them for a prompt that is too long.
     """
 
     retry_after: int | None = None
+    counts: Mapping[str, int] = {}
 
     def __init__(self, message: str, code: str, type: str = INVALID_REQUEST, param: str | None = None) -> None:
         self.message = _short(message)
@@ -93,8 +98,22 @@ class WispError(Exception):
         self.param = param and _short(param)
 
     def as_dict(self) -> dict[str, Any]:
-        """{"error": {"message", "type", "param", "code"}}, OpenAI's shape."""
-        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+        """{"error": {"message", "type", "param", "code"}}, OpenAI's shape, with the counts if there are any."""
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return {"error": error | dict(self.counts)}
+
+    def reworded(self, message: str, param: str | None) -> WispError:
+        """The same error in words for another request."""
+        error = WispError(message, self.code, self.type, param)
+        error.retry_after, error.counts = self.retry_after, self.counts
+        return error
+
+
+def prompt_too_long(message: str, n_tokens: int, n_ctx: int, param: str | None = None) -> WispError:
+    """The error for a prompt of so many tokens that a context of n_ctx positions does not hold."""
+    error = WispError(message, "context_length_exceeded", param=param)
+    error.counts = {"n_prompt_tokens": n_tokens, "n_ctx": n_ctx}
+    return error
 
 
 def _short(text: str) -> str:

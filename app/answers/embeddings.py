@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.models.loaded import Loaded
-from py_engine.errors import WispError
+from py_engine.errors import WispError, prompt_too_long
 from py_engine.generate.request_queue import Job
 
 MAX_INPUTS = 2048
@@ -246,11 +246,12 @@ def rank_prompt(model: Loaded, query: str, document: str) -> list[int]:
 
 def _check_length(engine: Any, ids: list[int], param: str) -> None:
     if len(ids) > engine.context_length:
-        raise WispError(
+        raise prompt_too_long(
             f"{param} has {len(ids)} tokens; this model's context holds {engine.context_length}. Shorten it, or load "
             "the model with a longer context.",
-            "context_length_exceeded",
-            param=param,
+            len(ids),
+            engine.context_length,
+            param,
         )
     if not ids:
         raise WispError(f"{param} has no tokens.", "invalid_value", param=param)

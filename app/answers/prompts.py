@@ -18,7 +18,7 @@ from app.models.loaded import Loaded
 from app.openai.messages import MARKER, MixedPrompt, PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
 from py_engine import json_input
-from py_engine.errors import WispError
+from py_engine.errors import WispError, prompt_too_long
 from py_engine.generate.media import PromptMedia
 from py_engine.text.chat_template import ChatTemplate
 from py_engine.text.tokenizer import remove_breaks
@@ -201,10 +201,11 @@ def _prompt_capacity(model: Loaded, request: Request) -> int:
 def _check_fits(model: Loaded, ids: list[int], param: str) -> None:
     length = model.engine_or_error().context_length
     if len(ids) >= length:
-        raise WispError(
+        raise prompt_too_long(
             f"The prompt has {len(ids)} tokens; this model's context holds {length}, the answer included. {SHORTEN}",
-            "context_length_exceeded",
-            param=param,
+            len(ids),
+            length,
+            param,
         )
 
 
@@ -212,7 +213,7 @@ def without_truncation(error: WispError) -> WispError:
     """The error for a client of an API whose requests have no `truncation`."""
     if _TRUNCATE not in error.message:
         return error
-    return WispError(error.message.replace(_TRUNCATE, ""), error.code, error.type, error.param)
+    return error.reworded(error.message.replace(_TRUNCATE, ""), error.param)
 
 
 def _system_tokens(model: Loaded, messages: Messages, ids: list[int], render: Callable[[Messages], str]) -> int:

@@ -81,7 +81,7 @@ def of_a_file(error: WispError) -> WispError:
     """The error of the chat as one of the request that it stands for."""
     if error.code == "context_length_exceeded" and error.param != "file":
         message = error.message.replace(SHORTEN, "Send a shorter clip, or load the model with a longer context.")
-        return WispError(message, error.code, error.type, "file")
+        return error.reworded(message, "file")
     if error.code == "invalid_type" and error.param == "media":
         return WispError("file must be a file: a Blob, or a file in a multipart form.", error.code, param="file")
     return error

@@ -4,6 +4,8 @@
  * @property {string} type "invalid_request_error" | "server_error" | "not_found_error"
  * @property {string | null} [param] the request field at fault
  * @property {string} code one of the documented codes, e.g. "not_gguf"
+ * @property {number} [n_prompt_tokens] of a prompt that is too long
+ * @property {number} [n_ctx] positions of the context that does not hold it
  */
 
 /**
@@ -18,8 +20,10 @@ export class WispError extends Error {
     this.code = body.code;
     this.type = body.type;
     this.param = body.param ?? null;
+    const { message, n_prompt_tokens, n_ctx } = body;
+    const counts = n_ctx === undefined ? {} : { n_prompt_tokens, n_ctx };
     /** @type {ErrorBody} */
-    this.error = { message: body.message, type: this.type, param: this.param, code: this.code };
+    this.error = { message, type: this.type, param: this.param, code: this.code, ...counts };
     this.headers = new Headers(retryAfter === undefined ? {} : { "retry-after": `${retryAfter}` });
   }
 

@@ -173,9 +173,8 @@ export function errorBody(error, endpoint) {
 
 /** llama.cpp's error: its code is the HTTP status. @param {import("./error.js").ErrorBody} error */
 function ofLlama(error) {
-  const { message, param } = error;
-  const status = statusOf(error);
-  return { code: status, message, type: LLAMA_TYPES[/** @type {"not_ready"} */ (error.code)] ?? error.type, param };
+  const { code, type, ...others } = error;
+  return { ...others, code: statusOf(error), type: LLAMA_TYPES[/** @type {"not_ready"} */ (code)] ?? type };
 }
 
 /** A piece of a stream in the form of an endpoint. @param {any} data @param {Endpoint | undefined} endpoint */

@@ -96,6 +96,8 @@ def refused(upstream: Upstream, status: int, answer: Any, text: str, wait_s: flo
         hint = "Check its base URL; it usually ends with /v1."
     ends = "" if reason.endswith((".", "!", "?")) else "."
     code, param = found.get("code"), found.get("param")
+    if found.get("type") == "exceed_context_size_error":  # llama.cpp's, whose code is the HTTP status
+        code = "context_length_exceeded"
     error = WispError(
         f"{upstream.name}: {reason}{ends} {hint}".rstrip(),
         code if isinstance(code, str) and code else "upstream_error",
@@ -103,6 +105,7 @@ def refused(upstream: Upstream, status: int, answer: Any, text: str, wait_s: flo
         param if isinstance(param, str) else None,
     )
     error.retry_after = after
+    error.counts = {name: found[name] for name in ("n_prompt_tokens", "n_ctx") if type(found.get(name)) is int}
     return error
 
 

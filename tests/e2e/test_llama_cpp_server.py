@@ -85,6 +85,8 @@ def test_its_errors_keep_their_meaning(page: Page, address: str) -> None:
     long = page.evaluate(FAILURE, question("Hi there. " * CONTEXT))
     assert long["type"] == "invalid_request_error"
     assert re.match(r"llama: .* exceeds the available context size", long["message"])
+    assert (long["code"], long["n_ctx"]) == ("context_length_exceeded", CONTEXT)
+    assert long["n_prompt_tokens"] > CONTEXT
     fields = {"name": "locked", "baseURL": address, "apiKey": "wrong"}
     page.evaluate(f"async (fields) => {{ {ENGINE} return engine.upstreams.set(fields); }}", fields)
     refused = page.evaluate(FAILURE, question("Hi", f"locked/{MODEL.stem}"))

@@ -178,7 +178,12 @@ def test_tokens_and_prompts(here: Ask, there: Ask) -> None:
 
 @pytest.mark.parametrize(
     ("path", "body"),
-    [("completion", {"n_predict": 3}), ("completion", {"prompt": "a", "n_predict": "x"}), ("apply-template", {})],
+    [
+        ("completion", {"n_predict": 3}),
+        ("completion", {"prompt": "a", "n_predict": "x"}),
+        ("completion", {"prompt": [5] * 5000}),
+        ("apply-template", {}),
+    ],
 )
 def test_errors_have_its_form(here: Ask, there: Ask, path: str, body: Any) -> None:
     (status, _, text), (their_status, _, their_text) = here(path, body), there(path, body)
@@ -187,6 +192,7 @@ def test_errors_have_its_form(here: Ask, there: Ask, path: str, body: Any) -> No
     assert status == error["code"]
     if their_status < 500:  # it has no answer of its own to a chat without messages
         assert (status, error["code"], error["type"]) == (their_status, theirs["code"], theirs["type"])
+    assert error.get("n_prompt_tokens") == theirs.get("n_prompt_tokens")
 
 
 def test_a_wrong_key_has_its_form(here: Ask, there: Ask) -> None:

@@ -128,6 +128,12 @@ async def test_bad_requests(model: Loaded, body: dict[str, Any], code: str, para
     assert (caught.value.code, caught.value.param) == (code, param)
 
 
+async def test_a_text_that_is_too_long_is_counted(model: Loaded) -> None:
+    with pytest.raises(WispError) as caught:
+        await create(model, input=[[5] * 99])
+    assert caught.value.counts == {"n_prompt_tokens": 99, "n_ctx": fake(model).context_length}
+
+
 async def test_an_encoder_without_pooling_type_uses_mean(model: Loaded) -> None:
     fake(model).pooling = "none"
     await create(model, input="hello")

@@ -31,6 +31,23 @@ def test_an_unknown_model_has_openais_code(tmp_path: Path) -> None:
     assert (status, error["code"], error["param"]) == (404, "model_not_found", "model")
 
 
+def test_a_prompt_that_is_too_long_is_counted(tmp_path: Path) -> None:
+    """llama.cpp's two fields, beside those of OpenAI's shape and in llama.cpp's own; other errors lack them."""
+    evaluate = evaluator(tmp_path, ["app/sdk/fetch.js", "app/sdk/error.js"])
+    ask = """(() => {
+      const fail = () => Promise.reject(new m.WispError(a[1]));
+      const engine = { completions: { create: fail }, llama: { completion: fail } };
+      return m.engineFetch(engine, `http://wisp/${a[0]}`, { method: "POST", body: "{}" })
+        .then(async (answer) => [answer.status, (await answer.json()).error]);
+    })()"""
+    body = {"message": "long", "type": "invalid_request_error", "param": "prompt", "code": "context_length_exceeded"}
+    counts = {"n_prompt_tokens": 900, "n_ctx": 512}
+    assert evaluate(ask, "v1/completions", body | counts) == [400, body | counts]
+    theirs = body | counts | {"code": 400, "type": "exceed_context_size_error"}
+    assert evaluate(ask, "completion", body | counts) == [400, theirs]
+    assert evaluate(ask, "v1/completions", body) == [400, body]
+
+
 def test_a_body_that_is_no_object_is_the_clients_error(tmp_path: Path) -> None:
     """Before it reaches the engine, which sees a copy of the body's fields."""
     evaluate = evaluator(tmp_path, ["app/sdk/fetch.js"])

@@ -116,6 +116,8 @@ async def test_context_length(page: Page) -> None:
     assert error["error"]["code"] == "context_length_exceeded"
     assert "200" in error["error"]["message"]
     assert 'set truncation: "auto"' in error["error"]["message"]
+    tokens = (await page.call("countTokens", request={"messages": long}))["tokens"]
+    assert (error["error"]["n_prompt_tokens"], error["error"]["n_ctx"]) == (tokens, 200)
     for kind, request in (
         ("messages", {"messages": long, "max_tokens": 5}),
         ("llama.completion", {"prompt": [5] * 300}),
@@ -123,6 +125,8 @@ async def test_context_length(page: Page) -> None:
         error = await page.call(kind, request=request)
         assert error["error"]["code"] == "context_length_exceeded"
         assert "truncation" not in error["error"]["message"]  # which these APIs do not have
+        assert error["error"]["n_prompt_tokens"] == (tokens if kind == "messages" else 300)
+        assert error["error"]["n_ctx"] == 200
     page.engine.says = "word " * 500
     answer = await page.call("chat.completions", request={"messages": HI})
     assert answer["usage"]["total_tokens"] == page.engine.context_length

@@ -200,6 +200,7 @@ async def test_a_clip_that_is_longer_than_the_context(page: Page, ears: Ears) ->
     error = (await heard(page, prompt="word " * 300))["error"]
     assert (error["code"], error["param"]) == ("context_length_exceeded", "file")
     assert "shorter clip" in error["message"]
+    assert error["n_prompt_tokens"] > error["n_ctx"] == page.engine.context_length
     page.engine.says = "word " * 500
     error = (await heard(page))["error"]
     assert (error["code"], error["param"]) == ("context_length_exceeded", "file")
