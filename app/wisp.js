@@ -121,7 +121,7 @@ export class Wisp extends Endpoints {
     this.#connection = connection;
     this.downloads = new DownloadQueue(connection);
     this.upstreams = new Upstreams(connection);
-    this.responses = { create: withMcp(this.responses.create, this.mcp) };
+    this.responses = { ...this.responses, create: withMcp(this.responses.create, this.mcp) };
   }
 
   /**

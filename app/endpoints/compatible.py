@@ -131,6 +131,15 @@ class CompatibleHandlers(Handlers):
         """Complete a prompt."""
         return await self.converted(llama_server.completion(fields.get("request")), fields, call)
 
+    @answers("embeddings")
+    async def llama_embeddings(self, fields: Fields, call: Call) -> list[dict[str, Any]]:
+        """Embed texts, each pooled."""
+        body = _object(fields.get("request"))
+        given, norm = llama_server.embeddings_request(body)
+        request = embeddings.embedding_request(given)
+        async with self.alone(body, call) as model:
+            return llama_server.embedded(await embeddings.embeddings(model, request, call.job), norm)
+
     @answers("detokenize")
     async def detokenize(self, fields: Fields, call: Call) -> dict[str, Any]:
         """The text of token ids."""

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from app.answers import embeddings, transcription
+from app.answers import chat, embeddings, transcription
 from app.client import Call, Fields
 from app.endpoints.handlers import DONE, Handlers, answers
-from app.openai.requests import chat_request, completion_request
+from app.openai.requests import ChatRequest, chat_request, completion_request
 from app.openai.responses import responses_request
 from app.openai.tokenize import tokenize_request, tokenized
 from app.openai.transcriptions import TRANSCRIBE, TRANSLATE, Transcription, sound_request
@@ -16,10 +16,28 @@ class OpenAIHandlers(Handlers):
     """Chats, completions, responses, transcriptions, embeddings, rankings, tokens."""
 
     @answers("v1/chat/completions")
-    async def chat(self, fields: Fields, call: Call) -> Any:
+    async def answer_chat(self, fields: Fields, call: Call) -> Any:
         """Answer a chat."""
         body = await self.with_files_read(fields, call)
         return await self.answered(chat_request(body), fields, call)
+
+    @answers("v1/chat/completions/input_tokens")
+    async def count_chat(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """Count the tokens of a chat's prompt."""
+        body = await self.with_files_read(fields, call)
+        return await self._counted(chat_request(body), fields, call)
+
+    @answers("v1/responses/input_tokens")
+    async def count_response(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """Count the tokens of a response's prompt."""
+        request = responses_request(await self.with_pdf_texts(fields, call)).request
+        assert isinstance(request, ChatRequest)
+        return await self._counted(request, fields, call)
+
+    async def _counted(self, request: ChatRequest, fields: Fields, call: Call) -> dict[str, Any]:
+        async with self.held(fields.get("request"), call) as model:
+            counted = await chat.count_tokens(model, request, self.platform.fetch_media)
+        return {"object": "response.input_tokens", "input_tokens": counted["tokens"]}
 
     @answers("v1/completions")
     async def complete(self, fields: Fields, call: Call) -> Any:

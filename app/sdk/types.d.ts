@@ -310,9 +310,9 @@ type Ask = (request: Record<string, any>, options?: import("./connection.js").Ca
 
 /** The SDK's methods that answer the requests of HTTP endpoints; app/openai/endpoints.json lists them. */
 export interface Api {
-  chat: { completions: { create: Create<ChatRequest, ChatCompletion, ChatCompletionChunk> } };
+  chat: { completions: { create: Create<ChatRequest, ChatCompletion, ChatCompletionChunk>; countTokens: Ask } };
   completions: { create: Create<CompletionRequest, Completion, Completion> };
-  responses: { create: Create<ResponsesRequest> };
+  responses: { create: Create<ResponsesRequest>; inputTokens: { count: Ask } };
   embeddings: {
     create(
       request: EmbeddingsRequest & { encoding_format: "base64" },
@@ -346,6 +346,7 @@ export interface Api {
   /** The endpoints of llama.cpp's server that are its own. */
   llama: {
     completion: Create<Record<string, any>>;
+    embeddings: Ask;
     detokenize: Ask;
     applyTemplate: Ask;
     props(): Promise<any>;

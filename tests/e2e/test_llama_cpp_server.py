@@ -39,7 +39,7 @@ ASK = f"""async (request) => {{
 FAILURE = f"""async (request) => {{
   {ENGINE}
   const error = await engine.chat.completions.create(request).then(() => null, (error) => error);
-  return {{ code: error.code, type: error.type, message: error.message }};
+  return error.error;
 }}"""
 
 

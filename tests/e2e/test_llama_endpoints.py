@@ -129,6 +129,33 @@ def test_a_chat_with_its_parameters(here: Ask, there: Ask, more: dict[str, Any])
         assert ours["usage"][name] == theirs["usage"][name], name
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("chat/completions/input_tokens", {"messages": ASKED}),
+        ("v1/responses/input_tokens", {"input": "What is the capital of Italy?"}),
+        ("v1/messages/count_tokens", {"messages": ASKED, "max_tokens": 5}),
+    ],
+)
+def test_the_tokens_of_a_request(here: Ask, there: Ask, path: str, body: Any) -> None:
+    theirs, ours = (json.loads(ask(path, body)[2]) for ask in (there, here))
+    assert ours == theirs
+
+
+def test_paths_without_v1(here: Ask) -> None:
+    asked = {"messages": ASKED, "temperature": 0, "max_tokens": 3}
+    for path, body in (
+        ("chat/completions", asked),
+        ("completions", ITALY),
+        ("responses", {"input": "Hi", "max_output_tokens": 1}),
+        ("embedding", {"content": "Hi"}),
+        ("models", None),
+        ("v1/health", None),
+    ):
+        status, _, text = here(path, body)
+        assert status == 200, (path, text)
+
+
 @pytest.mark.parametrize("limit", [3, 30])
 def test_probabilities(here: Ask, there: Ask, limit: int) -> None:
     """Of every token, also of the end, which comes before the second limit."""

@@ -23,6 +23,17 @@ def test_the_sdks_types_name_every_method_of_the_table() -> None:
         assert all(re.search(rf"\b{name}\b", api) for name in endpoint.sdk.split(".")), endpoint.sdk
 
 
+def test_every_path_is_its_own_endpoints_below_any_prefix(tmp_path: Path) -> None:
+    """Some paths end with others."""
+    evaluate = evaluator(tmp_path, ["app/sdk/endpoints.js"])
+    rows = [(path, row.method, row.sdk) for row in ENDPOINTS.values() for path in (row.path, *row.also)]
+    for prefix in ("", "engine/", "a/b/"):
+        asked = [[f"/{prefix}{path}", method] for path, method, _ in rows]
+        assert evaluate("a[0].map(([path, method]) => m.endpointAt(path, false, method).sdk)", asked) == [
+            sdk for _, _, sdk in rows
+        ]
+
+
 def test_an_unknown_model_has_openais_code(tmp_path: Path) -> None:
     evaluate = evaluator(tmp_path, ["app/sdk/fetch.js"])
     ask = """m.engineFetch({ models: { list: () => ({ data: [] }) } }, "http://wisp/v1/models/none")
@@ -72,4 +83,5 @@ def test_a_list_reaches_ollamas_endpoints_as_one(tmp_path: Path) -> None:
 
 def test_the_documentation_lists_every_path() -> None:
     text = (ROOT / "docs" / "http-api.md").read_text()
-    assert all(f"/{endpoint.path}`" in text for endpoint in ENDPOINTS.values())
+    for endpoint in ENDPOINTS.values():
+        assert all(f"/{path}`" in text for path in (endpoint.path, *endpoint.also)), endpoint.path

@@ -151,6 +151,18 @@ async def test_the_tokens_of_a_chat(page: Page) -> None:
     assert await page.code("countTokens") == "invalid_type"
 
 
+async def test_the_tokens_of_a_request(page: Page) -> None:
+    """OpenAI's and llama.cpp's endpoints for what a request would need, whatever the form of the answer."""
+    chat, response = {"messages": HI, "stream": True}, {"input": "Hi", "stream": True, "max_output_tokens": 5}
+    await page.call("chat.completions", request={"messages": HI})
+    wanted = {"object": "response.input_tokens", "input_tokens": len(page.engine.prompts[-1])}
+    assert await page.call("chat.completions.countTokens", request=chat) == wanted
+    assert await page.call("responses.inputTokens.count", request=response) == wanted
+    assert len(page.engine.prompts) == 1
+    assert await page.code("responses.inputTokens.count", request={"input": 5}) == "invalid_type"
+    assert await page.code("chat.completions.countTokens", request={"messages": []}) == "empty_messages"
+
+
 async def test_template_refusal_is_an_error_of_the_request(page: Page) -> None:
     options = {"template": "{{ raise_exception('only once') }}"}
     error = await page.call("applyTemplate", messages=HI, options=options)

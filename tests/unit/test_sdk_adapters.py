@@ -39,6 +39,17 @@ def test_a_misspelt_path_below_v1_is_no_other_servers(evaluate: Evaluate) -> Non
     assert evaluate(asked, "/v1/account/v1/chat/completions") == ["chat.completions.create"]
 
 
+def test_paths_without_v1_are_llama_cpps(evaluate: Evaluate) -> None:
+    """Its clients need not say v1; without it, three endpoints are others."""
+    asked = "a.map((path) => m.endpointAt(path)?.sdk ?? null)"
+    paths = ["/chat/completions", "/completions", "/embeddings", "/embedding", "/reranking", "/models"]
+    wanted = ["chat.completions.create", "llama.completion", "llama.embeddings", "llama.embeddings", "rerank"]
+    assert evaluate(asked, *paths) == [*wanted, "models.list"]
+    paths = ["/v1/completions", "/v1/embeddings", "/api/embeddings", "/v1/reranking", "/v1/models", "/v1/x/models"]
+    wanted = ["completions.create", "embeddings.create", "ollama.embeddings", "rerank", "models.list"]
+    assert evaluate(asked, *paths) == [*wanted, None]
+
+
 def test_a_list_is_sent_as_it_is(evaluate: Evaluate) -> None:
     code = """(async () => {
       const sent = [];
