@@ -238,7 +238,7 @@ static void filter_xtc(Left *x, const Sampling *s, u32 at) {
   const f64 least = s->xtc_threshold * total(x);
   f32 lowest = __builtin_inff();
   for (u32 i = 0; i < x->size; i++)
-    if (x->mass[i] > 0 && x->mass[i] >= least) lowest = MIN(lowest, x->logits[i]);
+    if (x->mass[i] > 0 && x->mass[i] >= least && x->logits[i] > BANNED) lowest = MIN(lowest, x->logits[i]);
   for (u32 i = 0; i < x->size; i++)
     if (x->logits[i] > lowest) x->mass[i] = 0;
 }

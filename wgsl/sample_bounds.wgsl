@@ -118,7 +118,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
       }
       above = sums_from(highest + 1u, t);
       if (stage == XTC) {
-        threshold = max(lowest, key_of(top + log(sampling[seq].xtc_threshold * (sums.mass - above.mass))));
+        let least = sampling[seq].xtc_threshold * (sums.mass - above.mass);
+        threshold = select(lowest, max(lowest, key_of(top + log(least))), least > 0.0); // 0: all reach it
         reached = sums_from(threshold, t);
       }
     }

@@ -162,6 +162,7 @@ def filtered(logits: Array, s: np.void, at: int) -> Array:
         s["xtc_probability"] > 0
         and uniform(hashed(s["seed"], at, np.full(1, -1, np.int32).view(np.uint32)))[0] <= (s["xtc_probability"])
     ):
+        keep &= logits > np.float32(BANNED)  # a threshold of 0 is reached by every token that can be sampled
         high = keep & (_probabilities(logits, keep) >= s["xtc_threshold"])
         if high.any():
             keep &= logits <= logits[high].min()

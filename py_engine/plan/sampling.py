@@ -173,7 +173,6 @@ class Sampling:
             "seed": (self.seed or 0) & 0xFFFFFFFF,
             "typical_p": max(self.typical_p, MIN_PROBABILITY),
             "xtc_probability": self._xtc,
-            "xtc_threshold": max(self.xtc_threshold, MIN_PROBABILITY),
             "repeat_last_n": self._repeat_last_n,
             "dry_multiplier": self.dry_multiplier if self._dry_last_n else 0.0,
             "dry_penalty_last_n": self._dry_last_n,

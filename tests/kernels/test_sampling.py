@@ -62,6 +62,8 @@ SHAPED = [
 ]  # fmt: skip
 LARGE = [
     *PLAIN,
+    Sampling(xtc_probability=1.0, xtc_threshold=1e-9),
+    Sampling(xtc_probability=1.0, xtc_threshold=0.0, logit_bias=((2, -100.0),)),
     Sampling(top_k=700),
     Sampling(top_k=8999, top_p=0.5),
     Sampling(top_k=8999, typical_p=0.7, xtc_probability=1.0, xtc_threshold=0.001),

@@ -29,6 +29,7 @@ EVERY = Sampling(
     xtc_threshold=0.05, repeat_penalty=1.1, dry_multiplier=0.4, logit_bias=((5, 2.0), (9, -100.0)), logprobs=5,
     dynatemp_range=0.5,
 )  # fmt: skip
+UNLIKELY = Sampling(temperature=1, seed=9, xtc_probability=1, xtc_threshold=0, logit_bias=((9, -100.0),))
 DYNAMIC = Sampling(temperature=0, seed=8, dynatemp_range=1.2, dynatemp_exponent=0.5, top_p=0.99)
 
 

@@ -15,7 +15,7 @@ from py_engine.plan.lists import EMBED
 from py_engine.plan.pooling import NAMES
 from py_engine.plan.sampling import Sampling
 from tests.support import answer_cases, cpu_engines, diffusion_cases, wasm_engines
-from tests.support.cpu_engines import DYNAMIC, EVERY, SHAPED, RandomConstraint, batches, collect
+from tests.support.cpu_engines import DYNAMIC, EVERY, SHAPED, UNLIKELY, RandomConstraint, batches, collect
 from tests.support.cpu_models import golden, header
 from tests.support.media_cases import CASES, VISION, case
 from tests.support.tolerances import assert_close, assert_same_direction, distance, same_ids
@@ -127,7 +127,9 @@ async def test_experts_on_any_number_of_threads() -> None:
 
 
 @pytest.mark.parametrize(
-    "sampling", [Sampling(temperature=1.5, seed=3), SHAPED, EVERY, DYNAMIC], ids=["plain", "shaped", "every", "dynamic"]
+    "sampling",
+    [Sampling(temperature=1.5, seed=3), SHAPED, EVERY, DYNAMIC, UNLIKELY],
+    ids=["plain", "shaped", "every", "dynamic", "unlikely"],
 )
 async def test_samplers_choose_what_numpy_s_do(sampling: Sampling) -> None:
     """With weights in floats, the logits are nearly the same."""

@@ -1,6 +1,7 @@
 """Every sampler's distribution over thousands of positions against its definition, in float64; log-probabilities."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,6 +135,18 @@ def test_temperature_0_takes_the_likeliest_token_that_the_filters_leave(name: st
     sampling = replace(CASES[name], temperature=0, dynatemp_range=0, seed=1)
     expected = reference.distribution(LOGITS.tolist(), HISTORY, ANSWER, sampling)
     assert draw(executor_for(sampling), SHAPED_SAMPLE) == int(np.argmax(expected))
+
+
+@pytest.mark.parametrize("threshold", [0.0, 1e-30, 1e-12, 1e-7, 1e-3])
+@pytest.mark.parametrize("more", [{}, {"top_k": 40}, {"typical_p": 0.9}, {"min_p": 1e-9}])
+def test_xtc_leaves_the_least_likely_token_that_reaches_a_small_threshold(
+    threshold: float, more: dict[str, Any]
+) -> None:
+    """Of a sure model most tokens are less likely than a millionth; one is banned, and never sampled."""
+    logits = np.linspace(0, 60, VOCAB).astype(np.float32)
+    sampling = Sampling(temperature=0, xtc_probability=1.0, xtc_threshold=threshold, logit_bias=((0, -100),), **more)
+    expected = reference.distribution(logits.tolist(), HISTORY, ANSWER, sampling)
+    assert draw(executor_for(sampling, logits), SHAPED_SAMPLE) == int(np.argmax(expected))
 
 
 def test_xtc_applies_with_its_probability() -> None:

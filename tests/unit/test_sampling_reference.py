@@ -24,6 +24,8 @@ CASES: list[dict[str, Any]] = [
     {"temperature": 1.2, "top_n_sigma": 1.5, "top_p": 0.9},
     {"temperature": 1.3, "typical_p": 0.7},
     {"xtc_probability": 1.0, "xtc_threshold": 0.05},
+    {"xtc_probability": 1.0, "xtc_threshold": 0.0, "top_k": 150},
+    {"xtc_probability": 1.0, "xtc_threshold": 1e-7},
     {"temperature": 1.4, "top_k": 30, "typical_p": 0.9, "top_p": 0.95, "min_p": 0.02, "dynatemp_range": 0.5},
 ]
 
