@@ -7,8 +7,8 @@ import { byId, h, iconButton } from "./dom.js";
 import { bytes } from "./format.js";
 import { LongList } from "./long_list.js";
 import { Library } from "../retrieval/library.js";
-import { fileOf } from "../sdk/address.js";
-import { isAddress, nameOf } from "./address.js";
+import { nameOf } from "./address.js";
+import { addressField } from "./address_field.js";
 import { announce, notify } from "./notices.js";
 import { say, show } from "./texts.js";
 
@@ -24,6 +24,7 @@ export function startDocuments(engine) {
   const modelInput = /** @type {HTMLInputElement} */ (byId("embedder-file"));
   const toggle = byId("ask-documents");
   const error = byId("embedder-error");
+  const field = addressField("embedder-url");
   const list = new LongList(byId("document-list"));
   const library = new Library({ wisp: () => engine.wisp(), pdf: () => pdfReader(dialog), changed: () => draw() });
 
@@ -125,6 +126,7 @@ export function startDocuments(engine) {
 
   byId("documents-button").onclick = () => {
     errors.replaceChildren();
+    field.clear();
     draw();
     dialog.showModal();
   };
@@ -145,12 +147,8 @@ export function startDocuments(engine) {
   };
   byId("embedder-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    const field = /** @type {HTMLInputElement} */ (byId("embedder-url"));
-    const address = field.value.trim();
-    field.setAttribute("aria-invalid", String(!isAddress(address)));
-    if (!isAddress(address)) return field.focus();
-    const model = fileOf(new URL(address, document.baseURI).href);
-    useModel({ model, name: nameOf(model) });
+    const model = field.read();
+    if (model !== null) useModel({ model, name: nameOf(model) });
   });
   byId("embedder-open").onclick = () => modelInput.click();
   modelInput.addEventListener("change", () => {

@@ -3,8 +3,7 @@ import { listed, t } from "../../language/phrase.js";
 import { isProjector } from "../../hub/files.js";
 import { sensesOf } from "../chats/media_parts.js";
 import { byId } from "../dom.js";
-import { fileOf } from "../../sdk/address.js";
-import { isAddress } from "../address.js";
+import { addressField } from "../address_field.js";
 import { say } from "../texts.js";
 
 /**
@@ -30,7 +29,7 @@ export function withoutProjector(files) {
 /** @param {(choice: Choice) => void} choose loads a model */
 export function startProjector(choose) {
   const section = byId("projector");
-  const field = /** @type {HTMLInputElement} */ (byId("projector-url"));
+  const field = addressField("projector-url");
   const file = /** @type {HTMLInputElement} */ (byId("projector-file"));
   /** @type {Loaded | null} */
   let loaded = null;
@@ -38,10 +37,8 @@ export function startProjector(choose) {
   const use = (/** @type {File | string} */ projector) => loaded && choose({ ...loaded.choice, projector });
   byId("projector-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    const address = field.value.trim();
-    field.setAttribute("aria-invalid", String(!isAddress(address)));
-    if (!isAddress(address)) return field.focus();
-    use(fileOf(new URL(address, document.baseURI).href));
+    const address = field.read();
+    if (address !== null) use(address);
   });
   byId("projector-open").onclick = () => file.click();
   file.addEventListener("change", () => {
@@ -54,6 +51,7 @@ export function startProjector(choose) {
     /** @param {Loaded | null} now the current model */
     show(now) {
       loaded = now;
+      field.clear();
       section.hidden = !now || now.choice.upstream !== undefined;
       if (!now) return;
       const { image, audio } = sensesOf(now);
@@ -63,6 +61,6 @@ export function startProjector(choose) {
       const some = t("{name} takes {what}.", { name: now.name, what: sensesText(now) });
       say(byId("projector-state"), image || audio ? some : none);
     },
-    focus: () => field.focus(),
+    focus: field.focus,
   };
 }
