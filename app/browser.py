@@ -96,7 +96,7 @@ class ModelPlatform:
         return await _pdf_texts.get(data, lambda signal: js.wispReadPdf(to_js(data), signal), str)
 
     async def read_video(self, data: bytes, fps: float, most: int) -> list[tuple[float, bytes]]:
-        """Pictures of a video, which a page decodes (app.openai.page_files.PageReader)."""
+        """Pictures of a video, which a page decodes (app.answers.page_files.PageReader)."""
 
         def frames(found: Any) -> list[tuple[float, bytes]]:
             return [(frame.seconds, frame.bytes.to_bytes()) for frame in found]

@@ -7,12 +7,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from app.answers import chat, encoding, grammar
+from app.answers.page_files import PageReader, with_files_read
 from app.client import Call, Fields
 from app.models.loaded import Loaded
 from app.models.projector import ChunkedPrompt
 from app.models.registry import Models
 from app.openai import formats
-from app.openai.page_files import PageReader, with_files_read
+from app.openai.fields import Json
 from app.openai.requests import chat_request
 from py_engine.errors import WispError, prompt_too_long
 from py_engine.text.chat_template import ChatTemplate
@@ -46,7 +47,7 @@ class ModelMessages:
             "profile": self._profile,
         }
 
-    def _held(self, fields: Fields, call: Call) -> AbstractAsyncContextManager[Loaded]:
+    def _held(self, fields: Json, call: Call) -> AbstractAsyncContextManager[Loaded]:
         """The model that a message names, pinned. It may run requests meanwhile."""
         return self._models.hold(model_name(fields), call.job, call.progress)
 
@@ -93,7 +94,7 @@ class ModelMessages:
 
     async def _count_tokens(self, fields: Fields, call: Call) -> dict[str, int | None]:
         body = fields.get("request")
-        body = await call.job.run(with_files_read(body, self._platform))
+        body = await with_files_read(body, self._platform, call.job, lambda: self._held(body, call))
         request = chat_request(body)
         assert isinstance(body, dict)
         async with self._held(body, call) as model:

@@ -62,6 +62,15 @@ async def of_parts(model: Loaded, parts: list[MediaPart], fetch: Fetch) -> Reque
     return media
 
 
+def check_sees(model: Loaded, path: str) -> None:
+    """WispError no_projector, which names the field at `path`, where the model's prompts may have no pictures."""
+    projector = projector_of(model, path).projector
+    try:
+        projector.need_vision()
+    except WispError as error:
+        raise WispError(error.message, error.code, error.type, path) from None
+
+
 def projector_of(model: Loaded, path: str) -> LoadedProjector:
     """The model's projector. WispError no_projector, which names the field at `path`."""
     projector: LoadedProjector | None = model.projector

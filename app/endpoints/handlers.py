@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 from app.answers import chat
 from app.answers.journal import Journal
+from app.answers.page_files import PageReader, with_files_read
 from app.client import Call, Fields
 from app.model_messages import model_name
 from app.models.loaded import Loaded
 from app.models.registry import Models
 from app.openai.converted import Converted
 from app.openai.endpoints import ENDPOINTS
-from app.openai.page_files import PageReader, with_files_read
 from app.openai.pdf import with_pdf_texts
 from app.openai.requests import ChatRequest, CompletionRequest
 
@@ -77,8 +77,9 @@ class Handlers:
         return await call.job.run(with_pdf_texts(fields.get("request"), self.platform.read_pdf))
 
     async def with_files_read(self, fields: Fields, call: Call) -> Any:
-        """The request with texts and pictures in place of files that pages read. An abort ends the reading."""
-        return await call.job.run(with_files_read(fields.get("request"), self.platform))
+        """The request with texts and pictures in place of files that pages read."""
+        body = fields.get("request")
+        return await with_files_read(body, self.platform, call.job, lambda: self.held(body, call))
 
     async def answered(self, request: ChatRequest | CompletionRequest, fields: Fields, call: Call) -> Any:
         """Answer a chat or complete prompts."""

@@ -48,7 +48,7 @@ class Source(EngineSource, Protocol):
         """The text of a PDF file. ValueError with the reason where it cannot be read."""
 
     async def read_video(self, data: bytes, fps: float, most: int) -> list[tuple[float, bytes]]:
-        """app.openai.page_files.PageReader.read_video."""
+        """app.answers.page_files.PageReader.read_video."""
 
     async def cached_models(self) -> list[dict[str, Any]]:
         """py_engine.files.model_cache.cached_models."""

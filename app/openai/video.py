@@ -38,6 +38,28 @@ async def with_frames(body: Json, fetch: Fetch, read: ReadVideo) -> Json:
     return {**body, "messages": shown}
 
 
+def before_reading(body: Json) -> tuple[Json, str] | None:
+    """A body whose videos are texts, for a check of all else, and the path of the first video. None without videos."""
+    messages = body.get("messages") if isinstance(body, dict) else None
+    if not isinstance(body, dict) or not isinstance(messages, list):
+        return None
+    paths = [
+        f"messages[{i}].content[{j}].{part['type']}"
+        for i, message in enumerate(messages)
+        if _count(message)
+        for j, part in enumerate(message["content"])
+        if _is_video(part)
+    ]
+    return ({**body, "messages": list(map(_with_texts, messages))}, paths[0]) if paths else None
+
+
+def _with_texts(message: Json) -> Json:
+    if not _count(message):
+        return message
+    text = {"type": "text", "text": "[0m0.00s]"}
+    return {**message, "content": [text if _is_video(part) else part for part in message["content"]]}
+
+
 def _count(message: Json) -> int:
     content = message.get("content") if isinstance(message, dict) else None
     return sum(map(_is_video, content)) if isinstance(content, list) else 0

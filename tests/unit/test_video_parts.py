@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,6 +11,8 @@ from app.openai.media import MediaPart, parts_of
 from app.openai.requests import chat_request
 from app.openai.video import MAX_FRAMES, MAX_VIDEOS, with_frames
 from py_engine.errors import WispError
+from py_engine.media.projector import Projector
+from tests.support.worker_page import Page
 
 DATA = base64.b64encode(b"film").decode()
 VIDEO = {"type": "input_video", "input_video": {"data": DATA}}
@@ -111,6 +114,29 @@ def test_only_users_and_tools_send_videos(role: str) -> None:
 @pytest.mark.parametrize("body", [None, [], {}, {"messages": 1}, {"messages": [1, {"content": 1}, {"content": [1]}]}])
 def test_other_malformed_fields_stay(body: Any) -> None:
     assert read(body) == body
+
+
+@pytest.mark.parametrize("kind", ["chat.completions", "chat.completions.countTokens", "countTokens"])
+@pytest.mark.parametrize(
+    ("more", "projector", "code", "param"),
+    [
+        ({}, None, "no_projector", "messages[0].content[0].input_video"),
+        ({}, Projector(Mock(), None, Mock()), "no_projector", "messages[0].content[0].input_video"),
+        ({"model": "none"}, None, "model_not_found", "model"),
+        ({"temperature": "x"}, None, "invalid_type", "temperature"),
+        ({"messages": [*chat(VIDEO)["messages"], {"role": "user"}]}, None, "invalid_type", "messages[1].content"),
+    ],
+)
+async def test_a_request_that_is_refused_reads_no_video(
+    kind: str, more: dict[str, Any], projector: Any, code: str, param: str
+) -> None:
+    """A page takes seconds to decode one. This test's page fails if it is asked to."""
+    page = Page()
+    await page.call("load")
+    model = page.worker._models.loaded["mini"]
+    model.projector = None if projector is None else Mock(projector=projector)
+    error = (await page.call(kind, request=chat(VIDEO) | more))["error"]
+    assert (error["code"], error["param"]) == (code, param)
 
 
 def test_pictures_keep_the_place_of_the_video_for_errors() -> None:

@@ -1,0 +1,46 @@
+"""Replace files that only pages can read: PDF files by their texts, videos by pictures.
+
+This happens before the request is checked; the check knows neither.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from app.answers.media import check_sees
+from app.models.loaded import Loaded
+from app.openai.fields import Json
+from app.openai.pdf import with_pdf_texts
+from app.openai.requests import chat_request
+from app.openai.video import Frame, before_reading, with_frames
+from py_engine.generate.request_queue import Job
+
+
+class PageReader(Protocol):
+    """What a page does for requests."""
+
+    async def fetch_media(self, url: str) -> bytes:
+        """The picture, sound or video at an address."""
+
+    async def read_pdf(self, data: bytes) -> str:
+        """The text of a PDF file. ValueError with the reason where it cannot be read."""
+
+    async def read_video(self, data: bytes, fps: float, most: int) -> list[Frame]:
+        """`fps` pictures a second of a video, `most` at most, from equal parts of it. ValueError with the reason."""
+
+
+async def with_files_read(
+    body: Json, page: PageReader, job: Job, held: Callable[[], AbstractAsyncContextManager[Loaded]]
+) -> Json:
+    """A chat's body with texts and pictures in place of its PDF files and videos. An abort ends the reading.
+
+    Reading a video takes seconds, so all else is checked before it: the request, and whether its model sees.
+    `held`: the model that the request names.
+    """
+    body = await job.run(with_pdf_texts(body, page.read_pdf))
+    if (found := before_reading(body)) is not None:
+        others, path = found
+        chat_request(others)
+        async with held() as model:
+            check_sees(model, path)
+    return await job.run(with_frames(body, page.fetch_media, page.read_video))
