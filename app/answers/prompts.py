@@ -9,13 +9,13 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from app.answers import pieces
+from app.answers import infill, pieces
 from app.answers.media import RequestMedia
 from app.answers.pieces import PromptPieces
 from app.answers.thinking import without_thoughts
 from app.answers.truncation import Messages, estimate, fewest_turns, turns_before, without_oldest_turns
 from app.models.loaded import Loaded
-from app.openai.messages import MARKER, MixedPrompt, PromptWithMedia
+from app.openai.messages import MARKER, Infill, MixedPrompt, PromptWithMedia
 from app.openai.requests import ChatRequest, CompletionRequest, Request
 from py_engine import json_input
 from py_engine.errors import WispError, prompt_too_long
@@ -151,7 +151,7 @@ def broken(model: Loaded, value: Any) -> Any:
     return value
 
 
-def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[int] | MixedPrompt) -> Prompt:
+def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[int] | MixedPrompt | Infill) -> Prompt:
     """The prompt of a completion, from one of the request's prompts."""
     tokenizer = model.tokenizer
     if isinstance(prompt, str):
@@ -160,6 +160,9 @@ def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[
         parts = PromptPieces([part if isinstance(part, str) else [part] for part in prompt.parts])
         ids, _ = pieces.encode(model, parts)
         text = tokenizer.decode(ids) if request.echo else ""
+    elif isinstance(prompt, Infill):
+        shorten = prompt.shorten or request.truncate
+        ids, text = infill.encode(model, prompt, _prompt_capacity(model, request) if shorten else None), ""
     else:
         model.check_ids(prompt, "prompt")
         ids, text = prompt, tokenizer.decode(prompt) if request.echo else ""

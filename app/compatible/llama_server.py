@@ -10,9 +10,9 @@ from app.compatible.samplers import with_any_temperature
 from app.models.slots import Task
 from app.openai.answers import Identity
 from app.openai.converted import MAX_STOPS, Converted, Emit
-from app.openai.fields import Body, Json, boolean, integer, unsupported, wrong_type
+from app.openai.fields import Body, Json, boolean, integer, text, unsupported, wrong_type
 from app.openai.llama_parameters import NEUTRAL_VALUES, SAMPLERS, UNLIMITED, has_no_effect, token_limit
-from app.openai.messages import MixedPrompt
+from app.openai.messages import CompletionPrompt, Infill, MixedPrompt
 from app.openai.requests import CompletionRequest, Request, completion_request
 from app.openai.sampling import NAMES as SAMPLING
 from app.openai.sampling import PARAMETERS
@@ -22,12 +22,16 @@ _PASSED_ON = SAMPLING | {
     "model", "prompt", "stop", "ignore_eos", "cache_prompt", "grammar", "json_schema", "lora", "samplers", "n", "n_cmpl"
 }  # fmt: skip
 _OWN = frozenset(["n_predict", "max_tokens", "stream", "return_tokens", "response_fields"])
+_GAP = frozenset(["input_prefix", "input_suffix", "input_extra"])
 _DEFAULT_SEED = 0xFFFFFFFF  # that server's -1: a random one
 _STOP_TYPES = {"stop": "eos", "length": "limit"}
 
 
-def completion(body: Json) -> Converted:
-    """Check a request to /completion. A prompt is text, token ids, or text with media; several are a list."""
+def completion(body: Json, gaps: list[CompletionPrompt] | None = None) -> Converted:
+    """Check a request to /completion. A prompt is text, token ids, or text with media; several are a list.
+
+    `gaps`: the prompts, in place of the request's.
+    """
     if not isinstance(body, dict):
         raise wrong_type(None, "a JSON object as the request", body)
     _check_known(body)
@@ -42,8 +46,44 @@ def completion(body: Json) -> Converted:
     request["max_tokens"] = _limit(body)
     request |= {"stream": True, "stream_options": {"include_usage": True}}
     made = with_any_temperature(completion_request, request, MAX_STOPS)
-    made.detailed = True
+    made.detailed, made.prompts = True, gaps or made.prompts
     return Converted(body, made, boolean(body, "stream"), partial(Completion, body, made))
+
+
+def infill(body: Json) -> Converted:
+    """Check a request to /infill: one to /completion, with texts before and after a gap in place of its prompt."""
+    if not isinstance(body, dict):
+        raise wrong_type(None, "a JSON object as the request", body)
+    extra = [] if body.get("input_extra") is None else body["input_extra"]
+    if not isinstance(extra, list):
+        raise wrong_type("input_extra", "a list of files", extra)
+    files = [_file(one, f"input_extra[{i}]") for i, one in enumerate(extra)]
+    gap = Infill(
+        _text(body, "input_prefix"),
+        _text(body, "input_suffix"),
+        "model",
+        text(body, "prompt") or "",
+        tuple(files),
+        shorten=True,
+    )
+    others = {name: value for name, value in body.items() if name not in _GAP}
+    return completion(others | {"prompt": gap.prefix + gap.prompt}, [gap])
+
+
+def _text(body: Body, name: str) -> str:
+    if (found := text(body, name)) is None:
+        raise wrong_type(name, "a string", None)
+    return found
+
+
+def _file(value: Json, path: str) -> tuple[str, str]:
+    """(name, text) of a file of `input_extra`."""
+    name, content = (value.get("filename"), value.get("text")) if isinstance(value, dict) else (None, None)
+    if not isinstance(content, str):
+        raise wrong_type(f"{path}.text", "a string", content)
+    if not isinstance(name, str | None):
+        raise wrong_type(f"{path}.filename", "a string", name)
+    return name or "tmp", content
 
 
 def embedded(answer: Json, norm: int) -> list[Json]:
@@ -174,6 +214,8 @@ class Completion:
         given = self._request.prompts[i // self._request.n]
         if isinstance(given, MixedPrompt):
             return list(given.parts)
+        if isinstance(given, Infill):
+            return given.prefix + given.prompt
         return given if isinstance(given, str | list) else given.text
 
     def _picked(self, whole: dict[str, Json]) -> dict[str, Json]:

@@ -63,17 +63,19 @@ def _chat_request(body: Body, request: Body) -> ChatRequest:
 def generate(body: Json) -> Converted:
     """Check a request to /api/generate: a chat with one message, or with `raw` a completion."""
     body = _object(body, _GENERATE)
-    for name in ("suffix", "template", "context"):
+    for name in ("template", "context"):
         if body.get(name):
             raise unsupported(f"{name} is not supported by this engine; leave it out.", name)
     prompt, streamed = text(body, "prompt") or "", boolean(body, "stream", True)
     if not prompt:
         raise wrong_value("prompt is empty.", "prompt")
     answer = partial(Answer, "response")
-    if boolean(body, "raw"):
+    suffix = text(body, "suffix")
+    if boolean(body, "raw") or suffix:
         if body.get("images") or body.get("system"):
-            raise unsupported("raw prompts have neither images nor a system message.", "raw")
-        request = _common(body) | {"prompt": prompt}
+            given = "suffix" if suffix else "raw"
+            raise unsupported("Prompts that are raw or have a suffix have neither images nor a system message.", given)
+        request = _common(body) | {"prompt": prompt, "suffix": suffix}
         request.pop("chat_template_kwargs", None)
         if request["max_tokens"] is None:
             request["max_tokens"] = UNLIMITED

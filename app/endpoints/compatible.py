@@ -131,6 +131,11 @@ class CompatibleHandlers(Handlers):
         """Complete a prompt."""
         return await self.converted(llama_server.completion(fields.get("request")), fields, call)
 
+    @answers("infill")
+    async def infill(self, fields: Fields, call: Call) -> Any:
+        """Fill a gap in a text."""
+        return await self.converted(llama_server.infill(fields.get("request")), fields, call)
+
     @answers("embeddings")
     async def llama_embeddings(self, fields: Fields, call: Call) -> list[dict[str, Any]]:
         """Embed texts, each pooled."""

@@ -28,7 +28,23 @@ class MixedPrompt:
     parts: tuple[str | int, ...]
 
 
-CompletionPrompt = str | list[int] | MixedPrompt | PromptWithMedia
+@dataclass(frozen=True)
+class Infill:
+    """The prompt of a completion that fills a gap in a text.
+
+    `files`: (name, text) of others, before it; None: not even the names of its repository and file. `prompt`: text
+    between `prefix` and the gap. `shorten`: what the context does not hold is left out. `param`: for errors.
+    """
+
+    prefix: str
+    suffix: str
+    param: str
+    prompt: str = ""
+    files: tuple[tuple[str, str], ...] | None = None
+    shorten: bool = False
+
+
+CompletionPrompt = str | list[int] | MixedPrompt | Infill | PromptWithMedia
 
 
 def messages(value: Json) -> list[dict[str, Json]]:

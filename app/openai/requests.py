@@ -14,13 +14,14 @@ from app.openai.fields import (
     integer,
     mapping,
     one_of,
+    text,
     unsupported,
     wrong_type,
     wrong_value,
 )
 from app.openai.formats import Format
 from app.openai.lora import Scales
-from app.openai.messages import CompletionPrompt, messages, prompts, split_final
+from app.openai.messages import CompletionPrompt, Infill, messages, prompts, split_final
 from app.openai.sampling import TextParameters
 from app.openai.tools import Tools
 from py_engine.plan.sampling import Sampling
@@ -59,7 +60,7 @@ _CHAT = (
     | {"messages", "max_completion_tokens", "chat_template_kwargs", "top_logprobs", "reasoning_effort",
        "reasoning_format", "continue_final_message", "add_generation_prompt"}
 )  # fmt: skip
-_COMPLETION = _COMMON | {"prompt", "echo", "best_of"}
+_COMPLETION = _COMMON | {"prompt", "echo", "best_of", "suffix"}
 
 
 @dataclass
@@ -135,9 +136,19 @@ def completion_request(body: Json, max_stops: int = MAX_STOPS) -> CompletionRequ
     if echo and common.sampling.logprobs >= 0:
         raise unsupported("echo is not supported together with logprobs.", "echo")
     given = prompts(body.get("prompt"))
+    if suffix := text(body, "suffix"):
+        given = [_with_suffix(prompt, suffix, echo) for prompt in given]
     if (choices := len(given) * common.n) > MAX_CHOICES:
         raise wrong_value(f"prompt and n ask for {choices} choices; {MAX_CHOICES} are allowed at once.", "prompt")
     return CompletionRequest(**vars(common), prompts=given, echo=echo)
+
+
+def _with_suffix(prompt: CompletionPrompt, suffix: str, echo: bool) -> CompletionPrompt:
+    if echo:
+        raise unsupported("echo is not supported together with suffix.", "echo")
+    if not isinstance(prompt, str):
+        raise unsupported("suffix is supported with texts as the prompt only.", "suffix")
+    return Infill(prompt, suffix, "suffix")
 
 
 def _continues(body: Body) -> bool:

@@ -346,6 +346,7 @@ export interface Api {
   /** The endpoints of llama.cpp's server that are its own. */
   llama: {
     completion: Create<Record<string, any>>;
+    infill: Create<Record<string, any>>;
     embeddings: Ask;
     detokenize: Ask;
     applyTemplate: Ask;

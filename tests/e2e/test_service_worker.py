@@ -120,6 +120,7 @@ def test_the_same_answers_as_the_engines_own_fetch(host: Page) -> None:
         ("GET", "api/version", None),
         ("POST", "v1/chat/completions/input_tokens", {"messages": chat["messages"]}),
         ("POST", "v1/responses/input_tokens", {"input": ITALY}),
+        ("POST", "infill", {"input_prefix": "a", "input_suffix": "b"}),
         ("POST", "embeddings", {"content": "Once upon a time"}),
         ("POST", "completion", {"prompt": "Once", "n_predict": 1, "temperature": 0, "stream": True}),
         ("POST", "tokenize", {"content": "Once"}),

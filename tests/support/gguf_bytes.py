@@ -85,3 +85,12 @@ BAD: list[tuple[str, bytes, str]] = [
     ("past 2^64", gguf([ARCH], [tensor("x", (8,), 0, (1 << 64) - 32)], 64), "corrupt_header"),
     ("data missing", gguf([ARCH], [tensor("x", (800,), 0, 0)], 64), "truncated_file"),
 ]
+
+
+def with_numbers(data: bytes, numbers: dict[str, int]) -> bytes:
+    """A GGUF file with further numbers (uint32) in its metadata. A text beside them keeps the data aligned."""
+    added = b"".join(key(name, U32, number) for name, number in numbers.items())
+    filler = -(len(added) + len(key("filler", STRING, ""))) % 32
+    added += key("filler", STRING, "x" * filler)
+    count = int.from_bytes(data[16:24], "little") + len(numbers) + 1
+    return data[:16] + count.to_bytes(8, "little") + added + data[24:]

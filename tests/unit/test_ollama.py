@@ -193,7 +193,8 @@ def test_bad_chats_of_ollama(request_: Json, param: str) -> None:
     ("request_", "param"),
     [
         ({"prompt": 5}, "prompt"),
-        ({"prompt": "x", "suffix": "y"}, "suffix"),
+        ({"prompt": "x", "suffix": 5}, "suffix"),
+        ({"prompt": "x", "suffix": "y", "system": "z"}, "suffix"),
         ({"prompt": "x", "raw": True, "system": "y"}, "raw"),
         ({"prompt": "x", "raw": True, "logprobs": 1}, "logprobs"),
         ({"prompt": "x", "raw": True, "logprobs": True, "top_logprobs": "y"}, "top_logprobs"),

@@ -193,7 +193,8 @@ def test_bad_forms_and_tools_name_the_field() -> None:
         ({"best_of": 3}, U, "best_of"),
         ({"echo": True, "logprobs": 1}, U, "echo"),
         ({"logprobs": True}, T, "logprobs"),
-        ({"suffix": "x"}, U, "suffix"),
+        ({"suffix": "x", "echo": True}, U, "echo"),
+        ({"suffix": 5}, T, "suffix"),
     ]
     for body, code, param in bad:
         assert param_of(completion_request, {"prompt": "x", **body}) == (code, param), body
