@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.models.loaded import Loaded
+from app.openai.fields import boolean
 from py_engine.errors import WispError, prompt_too_long
 from py_engine.generate.request_queue import Job
 
 MAX_INPUTS = 2048
 FIRST_GROUP = 512  # tokens of the first group of texts that are computed at once
 GROUP_S = 0.05  # seconds that a group should take
-_EMBEDDING = ("input", "model", "dimensions", "encoding_format", "user")
-_RANKING = ("query", "documents", "top_n", "model", "user")
+_IGNORED = ("model", "user", "ttl", "keep_alive")
+_EMBEDDING = ("input", "dimensions", "encoding_format", *_IGNORED)
+_RANKING = ("query", "documents", "texts", "top_n", "return_documents", "return_text", *_IGNORED)
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,13 @@ class EmbeddingRequest:
 
 @dataclass(frozen=True)
 class RankRequest:
-    """A checked request for a ranking."""
+    """A checked request for a ranking. `returned`: the answer has the documents, too."""
 
     query: str
     documents: list[str]
     top_n: int
+    returned: bool = False
+    as_list: bool = False  # the answer is a list, in the form of Text Embeddings Inference
 
 
 def embedding_request(body: Any) -> EmbeddingRequest:
@@ -58,9 +62,13 @@ def embedding_request(body: Any) -> EmbeddingRequest:
 
 
 def rank_request(body: Any) -> RankRequest:
-    """Check a request for a ranking: query, documents (texts, or objects with a text) and top_n."""
+    """Check a request for a ranking: query, documents (texts, or objects with a text) and top_n.
+
+    `texts` in place of `documents` asks for the answer of Text Embeddings Inference, as in llama.cpp.
+    """
     body = _fields(body, _RANKING)
-    query, documents = body.get("query"), body.get("documents")
+    as_list = body.get("documents") is None and body.get("texts") is not None
+    query, documents = body.get("query"), body.get("texts" if as_list else "documents")
     if not isinstance(query, str):
         raise WispError("query must be a string.", "invalid_type", param="query")
     if not isinstance(documents, list):
@@ -71,7 +79,8 @@ def rank_request(body: Any) -> RankRequest:
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise WispError(f"documents[{i}] must be a text.", "invalid_type", param=f"documents[{i}]")
-    return RankRequest(query, texts, min(_positive(body, "top_n") or len(texts), len(texts)))
+    returned = boolean(body, "return_text" if as_list else "return_documents")
+    return RankRequest(query, texts, min(_positive(body, "top_n") or len(texts), len(texts)), returned, as_list)
 
 
 def _fields(body: Any, known: tuple[str, ...]) -> dict[str, Any]:
@@ -170,7 +179,7 @@ def _vectors(flat: "array[float]", width: int, dimensions: int | None) -> Iterat
         yield vector if len(vector) == width else array("f", normalised(vector))
 
 
-async def rank(model: Loaded, request: RankRequest, job: Job) -> dict[str, Any]:
+async def rank(model: Loaded, request: RankRequest, job: Job) -> Any:
     """Rank the documents by their relevance to the query, in descending order."""
     engine = model.engine_or_error()
     if engine.embeddings.pooling != "rank":
@@ -183,9 +192,15 @@ async def rank(model: Loaded, request: RankRequest, job: Job) -> dict[str, Any]:
         async for rows in results:
             scores += [labels[0] for labels in rows]
     order = sorted(range(len(scores)), key=lambda i: -scores[i])[: request.top_n]
+    texts = request.documents
+    if request.as_list:
+        return [{"index": i, "score": scores[i]} | ({"text": texts[i]} if request.returned else {}) for i in order]
+    documents = [{"document": {"text": texts[i]}} if request.returned else {} for i in order]
     return {
         "object": "list",
-        "results": [{"index": i, "relevance_score": scores[i]} for i in order],
+        "results": [
+            {"index": i, "relevance_score": scores[i]} | document for i, document in zip(order, documents, strict=True)
+        ],
         "model": model.id,
         "usage": {"prompt_tokens": sequences.tokens, "total_tokens": sequences.tokens},
     }

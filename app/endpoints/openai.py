@@ -87,7 +87,7 @@ class OpenAIHandlers(Handlers):
             return await embeddings.embeddings(model, request, call.job)
 
     @answers("v1/rerank")
-    async def rerank(self, fields: Fields, call: Call) -> dict[str, Any]:
+    async def rerank(self, fields: Fields, call: Call) -> Any:
         """Rank documents."""
         request = embeddings.rank_request(fields.get("request"))
         async with self.alone(fields.get("request"), call) as model:

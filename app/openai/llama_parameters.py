@@ -6,9 +6,9 @@ Source: tools/server/README.md of llama.cpp. /completion and the endpoints of Op
 from app.openai.fields import Body, Json, whole, wrong_type, wrong_value
 
 UNLIMITED = (1 << 31) - 1  # tokens: until the answer or the context ends
-# Slots, limits of time, progress and the like.
+# Slots, limits of time, progress, where samplers run, and the like.
 _NO_EFFECT = frozenset(["id_slot", "n_keep", "t_max_predict_ms", "timings_per_token", "return_progress",
-                        "sse_ping_interval"])  # fmt: skip
+                        "sse_ping_interval", "backend_sampling"])  # fmt: skip
 # Parameters that are not implemented: name -> the values that change nothing.
 _NEUTRAL: dict[str, tuple[Json, ...]] = {
     "mirostat": (0,),
@@ -21,7 +21,16 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
     "n_discard": (0,),
     "n_cache_reuse": (0,),
 }
-NOT_IMPLEMENTED = frozenset(_NEUTRAL)
+# Further ones, which the settings in answers leave out.
+_UNSAID: dict[str, tuple[Json, ...]] = {
+    "reasoning_budget_tokens": (-1,),
+    "reasoning_control": (False,),
+    "parse_tool_calls": (True,),
+    "return_tokens": (False,),
+    "grammar_lazy": (False,),
+    "echo": (False,),
+}
+NOT_IMPLEMENTED = frozenset({*_NEUTRAL, *_UNSAID})
 _OF_NEUTRAL = frozenset(["mirostat_tau", "mirostat_eta", "adaptive_decay"])  # of parameters that are off
 NEUTRAL_VALUES: Body = {
     name: values[0] for name, values in _NEUTRAL.items() if name not in ("tfs_z", "penalize_newline", "n_cache_reuse")
@@ -48,7 +57,8 @@ def same(value: Json, other: Json) -> bool:
 
 def changes_nothing(name: str, value: Json) -> bool:
     """Whether a parameter that is not implemented has no effect with this value."""
-    return value is None or name in _OF_NEUTRAL or any(same(value, neutral) for neutral in _NEUTRAL.get(name, ()))
+    neutrals = _NEUTRAL.get(name) or _UNSAID.get(name, ())
+    return value is None or name in _OF_NEUTRAL or any(same(value, neutral) for neutral in neutrals)
 
 
 def has_no_effect(name: str, value: Json) -> bool:

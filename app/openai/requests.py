@@ -16,6 +16,7 @@ from app.openai.fields import (
     one_of,
     text,
     unsupported,
+    whole,
     wrong_type,
     wrong_value,
 )
@@ -44,9 +45,10 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
     "web_search_options": (),
 }
 # Parameters about accounts and storage at OpenAI: accepted, without a meaning on this machine.
+# So are LM Studio's and Ollama's about how long a model stays loaded, and LM Studio's draft, which changes no answer.
 _IGNORED = frozenset(
     ["model", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-     "prompt_cache_options"]
+     "prompt_cache_options", "ttl", "keep_alive", "draft_model"]
 )  # fmt: skip
 _COMMON = (
     frozenset(["stream", "stream_options", "max_tokens", "stop", "n", "logprobs", "ignore_eos", "cache_prompt",
@@ -58,7 +60,7 @@ _CHAT = (
     _COMMON
     | tools.NAMES
     | {"messages", "max_completion_tokens", "chat_template_kwargs", "top_logprobs", "reasoning_effort",
-       "reasoning_format", "continue_final_message", "add_generation_prompt"}
+       "reasoning", "reasoning_format", "continue_final_message", "add_generation_prompt"}
 )  # fmt: skip
 _COMPLETION = _COMMON | {"prompt", "echo", "best_of", "suffix"}
 
@@ -105,7 +107,7 @@ class CompletionRequest(Request):
 def chat_request(body: Json, max_stops: int = MAX_STOPS) -> ChatRequest:
     """Check a chat completion request."""
     body = _object(body, _CHAT)
-    limits = [integer(body, name, 1) for name in ("max_completion_tokens", "max_tokens")]
+    limits = [_limit(body, name, 1) for name in ("max_completion_tokens", "max_tokens")]
     common = _common(body, _first(*limits, _n_predict(body)), sampling.chat_logprobs(body), max_stops)
     chosen = tools.tools(body)
     if chosen.required and common.format is not None:
@@ -127,7 +129,7 @@ def chat_request(body: Json, max_stops: int = MAX_STOPS) -> ChatRequest:
 def completion_request(body: Json, max_stops: int = MAX_STOPS) -> CompletionRequest:
     """Check a completion request. max_tokens defaults to 16, as OpenAI's does."""
     body = _object(body, _COMPLETION)
-    limit = _first(integer(body, "max_tokens", 0), _n_predict(body), 16)
+    limit = _first(_limit(body, "max_tokens", 0), _n_predict(body), 16)
     common = _common(body, limit, sampling.completion_logprobs(body), max_stops)
     best = integer(body, "best_of", 1, 20)
     if best is not None and best != common.n:
@@ -164,6 +166,11 @@ def _continues(body: Body) -> bool:
     if continues and body.get("tools"):
         raise unsupported("continue_final_message is not supported with tools.", "continue_final_message")
     return continues
+
+
+def _limit(body: Body, name: str, least: int) -> int | None:
+    """The most tokens of an answer. -1, as in LM Studio and llama.cpp: until the answer or the context ends."""
+    return llama_parameters.UNLIMITED if whole(body.get(name)) == -1 else integer(body, name, least)
 
 
 def _n_predict(body: Body) -> int | None:
@@ -210,8 +217,12 @@ def _common(body: Body, max_tokens: int | None, logprobs: int, max_stops: int) -
 
 
 def _effort(body: Body) -> dict[str, Json]:
-    """Return reasoning_effort as the template variables of gpt-oss and Qwen."""
+    """Return reasoning_effort, or Ollama's reasoning.effort, as the template variables of gpt-oss and Qwen."""
     effort = one_of(body, "reasoning_effort", EFFORTS)
+    reasoning = mapping(body, "reasoning") or {}
+    if unknown := next((name for name, value in reasoning.items() if name != "effort" and value is not None), None):
+        raise unsupported(f"reasoning.{unknown} is not supported by this engine; leave it out.", f"reasoning.{unknown}")
+    effort = effort or one_of({"reasoning.effort": reasoning.get("effort")}, "reasoning.effort", EFFORTS)
     if effort is None:
         return {}
     level = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}.get(effort, effort)

@@ -9,7 +9,7 @@ from py_engine.plan.sampling import Parameter, Sampling, parameters
 from py_engine.plan.shared import MAX_LOGPROBS
 
 PARAMETERS = parameters()
-NAMES = frozenset({*PARAMETERS, "dry_sequence_breakers", "logit_bias", "n_probs"})
+NAMES = frozenset({*PARAMETERS, "dry_sequence_breakers", "logit_bias", "n_probs", "repetition_penalty"})
 MAX_BREAKERS, MAX_BREAKER = 32, 40  # strings, and characters of one
 _INTEGER = re.compile("-?[0-9]+")
 RANDOM_SEED = -1  # as in llama.cpp and vLLM: each answer has a seed of its own
@@ -28,6 +28,11 @@ def sampling(body: Body, logprobs: int) -> tuple[Sampling, TextParameters]:
     """Return the parameters, and those given as text. `logprobs`: alternatives per token, -1: no logprobs."""
     ids, texts = _bias(body.get("logit_bias"))
     given = {name: _value(body, name, PARAMETERS[name]) for name in PARAMETERS if body.get(name) is not None}
+    if (
+        body.get("repetition_penalty") is not None
+    ):  # vLLM's: of all tokens before, where repeat_penalty has the last ones
+        found = _value(body, "repetition_penalty", PARAMETERS["repeat_penalty"])
+        given = {"repeat_penalty": found, "repeat_last_n": -1} | given
     if given.get("seed") == RANDOM_SEED:
         del given["seed"]
     made = Sampling(**given, logit_bias=ids, logprobs=logprobs)

@@ -220,6 +220,8 @@ export interface RerankRequest {
   documents: (string | { text: string })[];
   /** default: all */
   top_n?: number | null;
+  /** the answer has the documents, too */
+  return_documents?: boolean;
   user?: string;
   signal?: AbortSignal | null;
 }

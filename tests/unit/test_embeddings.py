@@ -201,3 +201,31 @@ async def test_an_aborted_request(model: Loaded) -> None:
 def test_bad_rerank_requests(body: dict[str, Any]) -> None:
     with pytest.raises(WispError):
         embeddings.rank_request(body)
+
+
+async def test_rankings_with_their_documents(model: Loaded) -> None:
+    fake(model).pooling = "rank"
+    body = {"query": "hello", "documents": ["a", {"text": "world"}], "return_documents": True}
+    answer: Any = await embeddings.rank(model, embeddings.rank_request(body), Job())
+    texts = [result["document"]["text"] for result in answer["results"]]
+    assert [result["index"] for result in answer["results"]] == [["a", "world"].index(text) for text in texts]
+    plain = embeddings.rank_request(body | {"return_documents": False})
+    assert "document" not in (await embeddings.rank(model, plain, Job()))["results"][0]
+
+
+async def test_rankings_as_text_embeddings_inference_has_them(model: Loaded) -> None:
+    """Also llama.cpp's server, where a request has texts."""
+    fake(model).pooling = "rank"
+    body = {"query": "hello", "texts": ["a", "world"]}
+    whole: Any = await embeddings.rank(
+        model, embeddings.rank_request({"query": "hello", "documents": body["texts"]}), Job()
+    )
+    wanted = [{"index": one["index"], "score": one["relevance_score"]} for one in whole["results"]]
+    assert await embeddings.rank(model, embeddings.rank_request(body), Job()) == wanted
+    told = await embeddings.rank(model, embeddings.rank_request(body | {"return_text": True, "top_n": 1}), Job())
+    assert told == [wanted[0] | {"text": body["texts"][wanted[0]["index"]]}]
+
+
+@pytest.mark.parametrize("body", [{"ttl": 60}, {"keep_alive": "5m"}])
+def test_how_long_a_model_stays_loaded_has_no_effect(body: dict[str, Any]) -> None:
+    assert embeddings.embedding_request({"input": "a"} | body) == embeddings.embedding_request({"input": "a"})

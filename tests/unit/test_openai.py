@@ -1,6 +1,7 @@
 """Requests checked field by field against OpenAI's reference."""
 
 import base64
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from app.openai.media import parts_of, with_markers
 from app.openai.messages import PromptWithMedia
 from app.openai.requests import ChatRequest, chat_request, completion_request
 from app.openai.responses import responses_request
+from py_engine.errors import WispError
 from py_engine.plan.sampling import Sampling
 from tests.support.openai_requests import HI, OTHER, TOOL, T, V, allowed, file, image, param_of
 
@@ -232,3 +234,60 @@ def test_media_in_messages() -> None:
     response = responses_request(body).request
     assert isinstance(response, ChatRequest)
     assert parts_of(response.messages)[0].data == b"x"
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_minus_1_is_no_limit(name: str) -> None:
+    """As LM Studio's examples have it, and llama.cpp's server."""
+    assert chat_request({"messages": HI, name: -1}).max_tokens == UNLIMITED
+    assert completion_request({"prompt": "x", "max_tokens": -1}).max_tokens == UNLIMITED
+    for limit in (-2, 0):
+        with pytest.raises(WispError) as error:
+            chat_request({"messages": HI, name: limit})
+        assert error.value.param == name
+
+
+def test_the_effort_of_reasoning_as_ollama_has_it() -> None:
+    for effort, variables in (("low", {"reasoning_effort": "low", "enable_thinking": True}),
+                              ("none", {"reasoning_effort": "low", "enable_thinking": False}),
+                              (None, {})):  # fmt: skip
+        assert chat_request({"messages": HI, "reasoning": {"effort": effort}}).template_variables == variables
+    both = {"messages": HI, "reasoning_effort": "high", "reasoning": {"effort": "low"}}
+    assert chat_request(both).template_variables["reasoning_effort"] == "high"
+    for reasoning, param in (
+        ({"effort": "much"}, "reasoning.effort"),
+        ({"effort": 5}, "reasoning.effort"),
+        ({"max_tokens": 5}, "reasoning.max_tokens"),
+        ("low", "reasoning"),
+    ):
+        with pytest.raises(WispError) as error:
+            chat_request({"messages": HI, "reasoning": reasoning})
+        assert error.value.param == param
+
+
+def test_a_penalty_of_all_tokens_as_vllm_has_it() -> None:
+    sampling = chat_request({"messages": HI, "repetition_penalty": 1.2}).sampling
+    assert (sampling.repeat_penalty, sampling.repeat_last_n) == (1.2, -1)
+    both = {"prompt": "x", "repetition_penalty": 1.2, "repeat_penalty": 1.1, "repeat_last_n": 8}
+    sampling = completion_request(both).sampling
+    assert (sampling.repeat_penalty, sampling.repeat_last_n) == (1.1, 8)
+    with pytest.raises(WispError) as error:
+        chat_request({"messages": HI, "repetition_penalty": "x"})
+    assert error.value.param == "repetition_penalty"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"ttl": 60}, {"keep_alive": "5m"}, {"draft_model": "x"}, {"backend_sampling": True}, {"parse_tool_calls": True},
+     {"return_tokens": False}, {"reasoning_budget_tokens": -1}, {"reasoning_control": False}, {"grammar_lazy": False}],
+)  # fmt: skip
+def test_what_other_servers_clients_send_and_changes_no_answer(body: dict[str, Any]) -> None:
+    assert chat_request({"messages": HI} | body) == chat_request({"messages": HI})
+    assert completion_request({"prompt": "x"} | body) == completion_request({"prompt": "x"})
+
+
+@pytest.mark.parametrize("body", [{"parse_tool_calls": False}, {"reasoning_budget_tokens": 5}, {"return_tokens": True}])
+def test_what_would_change_an_answer_is_refused(body: dict[str, Any]) -> None:
+    with pytest.raises(WispError) as error:
+        chat_request({"messages": HI} | body)
+    assert (error.value.code, [error.value.param]) == ("unsupported_parameter", list(body))
