@@ -80,12 +80,16 @@ def _response_format(body: Body) -> Format | None:
 
 def _json_schema(given: Body) -> Format:
     outer = given.get("json_schema")
+    if outer is None and given.get("schema") is not None:  # as llama.cpp has it, too
+        param = "response_format.schema"
+        return Format("json_schema", _check_schema(given["schema"], param), param=param)
     if not isinstance(outer, dict):
         raise wrong_type("response_format.json_schema", "an object", outer)
     param = "response_format.json_schema.schema"
     if "schema" not in outer:
         raise wrong_type(param, "a JSON schema", None)
-    strict = boolean(outer, "strict", param="response_format.json_schema.strict")
+    written = outer["strict"] == "true" if outer.get("strict") in ("true", "false") else outer.get("strict")
+    strict = boolean({"strict": written}, "strict", param="response_format.json_schema.strict")
     return Format("json_schema", _check_schema(outer["schema"], param), strict, param)
 
 

@@ -291,3 +291,24 @@ def test_what_would_change_an_answer_is_refused(body: dict[str, Any]) -> None:
     with pytest.raises(WispError) as error:
         chat_request({"messages": HI} | body)
     assert (error.value.code, [error.value.param]) == ("unsupported_parameter", list(body))
+
+
+def test_schemas_as_lm_studio_and_llama_cpp_have_them() -> None:
+    """LM Studio's examples write strict as a text; llama.cpp needs no json_schema around the schema."""
+    schema = {"type": "object"}
+
+    def form(**given: Any) -> Any:
+        return chat_request({"messages": HI, "response_format": {"type": "json_schema", **given}}).format
+
+    for written, strict in (("true", True), ("false", False), (True, True), (None, False)):
+        found = form(json_schema={"name": "x", "strict": written, "schema": schema})
+        assert (found.value, found.strict) == (schema, strict)
+    assert form(schema=schema).value == schema
+    for given, param in (
+        ({"json_schema": {"strict": "yes", "schema": schema}}, "response_format.json_schema.strict"),
+        ({"schema": 5}, "response_format.schema"),
+        ({}, "response_format.json_schema"),
+    ):
+        with pytest.raises(WispError) as error:
+            form(**given)
+        assert error.value.param == param
