@@ -3,7 +3,10 @@
 import ast
 import re
 from collections.abc import Iterator
+from typing import Any
 
+from app.upstreams.errors import refused
+from app.upstreams.server import Upstream
 from py_engine.errors import CODES, MAX_MESSAGE, WispError
 from tools.paths import ROOT
 
@@ -53,3 +56,15 @@ def test_what_an_error_quotes_is_shortened() -> None:
     assert error.message.startswith("begins x")
     assert error.message.endswith("x ends")
     assert len(str(error.param)) <= MAX_MESSAGE
+
+
+def test_a_prompt_that_is_too_long_for_an_upstream() -> None:
+    """llama.cpp's code is the HTTP status; its type says what is wrong, and it counts the tokens."""
+    counts = {"n_prompt_tokens": 900, "n_ctx": 512}
+    body: dict[str, Any] = {"code": 400, "message": "too long", "type": "exceed_context_size_error", **counts}
+    upstream = Upstream("office", "http://localhost:8080/v1")
+    error = refused(upstream, 400, {"error": body}, "").as_dict()["error"]
+    assert (error["code"], error["type"]) == ("context_length_exceeded", "invalid_request_error")
+    assert {name: error[name] for name in counts} == counts
+    for other in ({"n_ctx": "512", "n_prompt_tokens": True}, {"n_ctx": 512.5, "n_prompt_tokens": None}):
+        assert not refused(upstream, 400, {"error": body | other}, "").counts

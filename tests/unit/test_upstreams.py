@@ -161,22 +161,6 @@ async def test_failures_become_openai_errors(page: UpstreamPage, name: str, stre
     assert (await page.call("completions", request={"prompt": "Hi"}))["choices"]  # the engine stays usable
 
 
-async def test_a_prompt_that_is_too_long_for_llama_cpp(page: UpstreamPage) -> None:
-    """Its code is the HTTP status, its type says what is wrong, and it counts the tokens."""
-    counts = {"n_prompt_tokens": 900, "n_ctx": 512}
-    body = {"code": 400, "message": "too long", "type": "exceed_context_size_error", **counts}
-    answer(page, "chat/completions", lambda: Reply({"error": body}, status=400))
-    error = await refused(page, request=CHAT)
-    assert (error["code"], error["type"]) == ("context_length_exceeded", "invalid_request_error")
-    assert {name: error[name] for name in counts} == counts
-    answer(
-        page,
-        "chat/completions",
-        lambda: Reply({"error": {**body, "n_ctx": "512", "n_prompt_tokens": True}}, status=400),
-    )
-    assert not counts.keys() & (await refused(page, request=CHAT)).keys()
-
-
 async def test_an_unreachable_server_says_what_to_do(page: UpstreamPage) -> None:
     error = await refused(page, request=CHAT)
     assert error["code"] == "upstream_unreachable"
