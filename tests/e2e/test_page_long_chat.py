@@ -36,7 +36,6 @@ PRINT = """() => {
     return hasEnd;
 }"""
 COUNT = "document.querySelectorAll('#thread *').length"
-TOP = "(item) => item.getBoundingClientRect().top"
 # From now on, `counted` is the number of messages whose tokens the page has asked for.
 COUNT_MESSAGES = """async () => {
     const engine = await (await import("/wisp.js")).Wisp.create();
@@ -57,6 +56,16 @@ FILLED = """() => {
     const places = inView.map((item) => Number(item.ariaPosInSet));
     return places.length > 0 && places.every((place, i) => place > 0 && place === places[0] + i);
 }"""
+# The top of an item, once messages fill the view and the item has stayed in its place for ten frames: messages near the
+# view are drawn in further frames.
+TOP = f"""async (item) => {{
+    const top = () => item.getBoundingClientRect().top;
+    for (let frames = 0, before = top(); frames < 10; before = top()) {{
+        await new Promise(requestAnimationFrame);
+        frames = ({FILLED})() && top() === before ? frames + 1 : 0;
+    }}
+    return top();
+}}"""
 # Moves the view in steps, a frame each; returns the most elements of the thread, and how often a gap was in view.
 SCROLL = f"""async ({{ from, by, steps }}) => {{
     const scroller = document.querySelector("#scroller");
@@ -131,11 +140,9 @@ def test_what_is_in_view_stays_while_messages_above_it_are_drawn(page: Page) -> 
     shown = page.locator("#thread > .message").first.evaluate_handle(
         "(item) => [...item.parentNode.children].find((other) => other.getBoundingClientRect().top > 100)"
     )
-    place = shown.evaluate(TOP)
-    page.wait_for_timeout(300)  # the messages near the view are drawn in further frames
+    place = shown.evaluate("(item) => item.getBoundingClientRect().top")
     assert abs(shown.evaluate(TOP) - place) <= 1
     page.evaluate("() => { document.querySelector('#scroller').scrollTop -= 200; }")
-    page.wait_for_timeout(300)
     assert abs(shown.evaluate(TOP) - place - 200) <= 1
 
 
@@ -176,11 +183,9 @@ def test_what_is_in_view_stays_without_the_browser_s_help(other: Page) -> None:
     )
     place = shown.evaluate(TOP)
     other.evaluate("() => { document.querySelector('#scroller').scrollTop -= 200; }")
-    other.wait_for_timeout(300)  # the messages near the view are drawn in further frames
     assert abs(shown.evaluate(TOP) - place - 200) <= 1
     for height in ("1400px", "1000px", ""):  # messages above grow, as when their pictures come, and shrink
         other.evaluate(GROW, height)
-        other.wait_for_timeout(300)
         assert abs(shown.evaluate(TOP) - place - 200) <= 1, height
 
 

@@ -8,7 +8,7 @@ from tests.support.browser import new_profile
 from tests.support.chat_page import ask, wait_ready
 from tools.serve import Server
 
-LOAD_MS = 200_000  # a software GPU compiles every kernel, and those that tuning compares
+LOAD_MS = 400_000  # a software GPU compiles every kernel, and those that tuning compares
 # What the worker runs first: the software GPU passes for a real one, and its compiler loses half of a kernel's input.
 WRONG_GPU = """
 for (const name of ["vendor", "architecture", "device", "description"])

@@ -200,8 +200,8 @@ def test_a_chat_that_goes_on_before_the_deletion_is_heard_of_is_stored_whole(tab
 
 
 # In px, once the page is drawn.
-# Again and again: an answer that has just ended may hold the view at its end once more. Between frames, as a user scrolls:
-# what scrolls in each frame's callbacks may be undone in the same frame, before its event.
+# Again and again: an answer that has just ended may hold the view at its end once more. Between frames, as a user
+# scrolls: what scrolls in each frame's callbacks may be undone in the same frame, before its event.
 SCROLLED_UP = """() => {
     document.getElementById("scroller").scrollTo({ top: 150, behavior: "instant" });
     return !document.getElementById("to-end").hidden;

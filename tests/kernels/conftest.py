@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.support.kernels.bench import RUNNER, Bench, bench_of
-from tests.support.kernels.variants import VARIANTS
+from tests.support.kernels.variants import CACHED, IN_F32
 from tools.paths import ROOT
 from tools.serve import Server
 
@@ -38,13 +38,13 @@ def bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Pa
     return bench_of(request.param, kernel_pages)
 
 
-@pytest.fixture(params=[v for v in VARIANTS if v.startswith("swiftshader")])
-def swift_bench(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
-    """A bench for each variant on SwiftShader, which compiles fast."""
+@pytest.fixture(params=IN_F32)
+def bench_in_f32(request: pytest.FixtureRequest, kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
+    """A bench for each variant without f16."""
     return bench_of(request.param, kernel_pages)
 
 
 @pytest.fixture
 def plain_bench(kernel_pages: Callable[[str], tuple[Page, dict[str, Any]]]) -> Bench:
-    """SwiftShader without subgroups."""
-    return bench_of("swiftshader: f32", kernel_pages)
+    """A bench without f16 and subgroups."""
+    return bench_of(CACHED, kernel_pages)

@@ -16,13 +16,13 @@ from tests.support.kernels.adapters import PLACES, begin, gather_sources, pair
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.quantised import matrix
-from tests.support.kernels.variants import VARIANTS, in_pairs, in_turn
+from tests.support.kernels.variants import CACHED, VARIANTS, in_pairs, in_turn
 
 
 @in_pairs(
     ("types", [(Q.F16, Q.F16), (Q.F32, Q.Q8_0)]),
     ("batch, places", [(1, ()), (SHORT_BATCH, PLACES), (40, ())]),
-    adapters=["swiftshader"],  # the other tests have the same kernels with f16 on lavapipe, which compiles 20 s here
+    adapters=[CACHED],  # the other tests have the same kernels with f16 on lavapipe, which compiles 20 s here
 )
 def test_stacked_products(bench: Bench, types: tuple[Q, Q], batch: int, places: tuple[tuple[int, int], ...]) -> None:
     """Two matrices beside each other; adapters of two ranks, one for both, one whose rows are scattered."""
@@ -77,7 +77,7 @@ def _beside_products(bench: Bench, rank: int) -> bool:
 @in_pairs(
     ("type, cols", [(Q.Q4_0, 1056), (Q.Q4_K, 1280), (Q.Q6_K, 1280)]),
     ("equal", [False, True]),
-    adapters=["lavapipe"],  # which binds enough buffers
+    adapters=["lavapipe: f16"],  # which binds enough buffers
 )
 def test_a_layer_of_bytes(bench: Bench, monkeypatch: pytest.MonkeyPatch, type: Q, cols: int, equal: bool) -> None:
     """What adapters add is computed beside each product, and added by the op that reads both.

@@ -328,9 +328,7 @@ def test_attention(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, 
     ],
 )
 def test_attention_of_wide_groups(bench: Bench, heads: tuple[int, int, int], n: int, pos: int, kv_type: str) -> None:
-    """Only on SwiftShader, with a software GPU's tiles: lavapipe takes a minute to compile such a kernel. On lavapipe,
-    the goldens of tests/engine run groups of four.
-    """
+    """With a software GPU's tiles: others take a minute to compile."""
     attention(Bench(bench.page, replace(bench.device, software=True)), heads, n, pos, kv_type)
 
 

@@ -18,12 +18,12 @@ from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope, frequencies, table
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance
-from tests.support.kernels.variants import SWIFTSHADER, in_turn
+from tests.support.kernels.variants import IN_F32, in_turn
 
 N_CTX, SEQUENCE = 192, 3
-SUBGROUPS, PLAIN = SWIFTSHADER
+SUBGROUPS, PLAIN = IN_F32
 F16, F16_SUBGROUPS = "lavapipe: f16", "lavapipe: f16 subgroups"
-# Of each case. Lavapipe takes 10 to 20 s to compile attention with large heads, SwiftShader 1 or 2.
+# Of each case.
 DEVICES = [F16_SUBGROUPS, PLAIN, SUBGROUPS, F16, PLAIN, SUBGROUPS, F16, F16_SUBGROUPS, SUBGROUPS, PLAIN]
 DEVICES += [SUBGROUPS, PLAIN, SUBGROUPS, PLAIN, F16_SUBGROUPS, SUBGROUPS]
 

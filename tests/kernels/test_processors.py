@@ -46,9 +46,9 @@ def numpy_process(c: Call) -> None:
 
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("vocab", [5, 256, 1031])
-def test_a_processor(swift_bench: Bench, vocab: int, many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_processor(bench_in_f32: Bench, vocab: int, many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(executor.KERNELS, "process_logits", numpy_process)
-    bench = swift_bench
+    bench = bench_in_f32
     if many:
         ops = bench.begin(Setup(batch=SHORT_BATCH, n=len(PLACES), places=PLACES, vocab=vocab))
     else:

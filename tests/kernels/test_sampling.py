@@ -17,7 +17,7 @@ from py_engine.plan.sampling import Sampling
 from py_engine.plan.shared import BUCKETS, LOGPROB_ROWS, MAX_LOGPROBS, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup, nmse
 from tests.support.kernels.checks import give
-from tests.support.kernels.variants import SWIFTSHADER, in_pairs, in_turn
+from tests.support.kernels.variants import CACHED, SWIFTSHADER, in_pairs, in_turn
 
 POS, N = 40, 3  # the batch whose last token's logits these are
 SEQ = 3  # its sequence
@@ -258,7 +258,7 @@ def test_a_row_gives_what_it_gives_alone(bench: Bench, vocab: int, masks: bool) 
 @in_pairs(
     ("vocab, n", [(1, 0), (3, 20), (255, 1), (1025, 20), (60000, 20)]),
     ("equal", [False, True]),
-    adapters=["swiftshader"],
+    adapters=[CACHED],
 )
 def test_logprobs(bench: Bench, vocab: int, n: int, equal: bool) -> None:
     """The likeliest tokens in falling order; among equals, the first wins."""

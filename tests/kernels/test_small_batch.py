@@ -25,7 +25,7 @@ from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check, cols_of, give, tolerance
 from tests.support.kernels.quantised import matrix
-from tests.support.kernels.variants import in_pairs, in_turn
+from tests.support.kernels.variants import CACHED, in_pairs, in_turn
 
 Pages = Callable[[str], tuple[Page, dict[str, Any]]]
 TWO = ((7, 3), (30, 0))  # (position, sequence)
@@ -37,7 +37,7 @@ MANY = tuple((7 + i, i) for i in range(MAX_SMALL_BATCH - 1))
     ("type", [Q.F16, Q.Q4_0]),
     ("rows, cols, places", [(1, 1, TWO), (31, 33, MANY), (257, 255, TWO[:1]), (40, 1056, FIVE)]),
     ("software", [False, True]),
-    adapters=["swiftshader"],
+    adapters=[CACHED],
 )
 def test_products(
     bench: Bench, type: Q, rows: int, cols: int, places: tuple[tuple[int, int], ...], software: bool
@@ -64,7 +64,7 @@ def test_products(
     ("type, cols", [(Q.F16, 33), (Q.Q8_0, 1056), (Q.Q4_0, 2048)]),
     ("batch, places", [(1, TWO[:1]), (MAX_SMALL_BATCH, FIVE)]),
     ("dot8", [False, True]),
-    adapters=["swiftshader"],
+    adapters=[CACHED],
 )
 def test_products_of_a_rows_first_columns(
     bench: Bench, type: Q, cols: int, batch: int, places: tuple[tuple[int, int], ...], dot8: bool
@@ -88,7 +88,7 @@ def test_products_of_a_rows_first_columns(
     ("type", [Q.F16, Q.Q4_0]),
     ("rows, cols, places", [(5, 33, ()), (33, 31, MANY), (257, 255, TWO[:1]), (40, 1056, FIVE), (64, 64, ())]),
     ("dot8", [False, True]),
-    adapters=["swiftshader"],
+    adapters=[CACHED],
 )
 def test_products_that_are_gates(
     bench: Bench, type: Q, rows: int, cols: int, places: tuple[tuple[int, int], ...], dot8: bool
@@ -110,7 +110,7 @@ def test_products_that_are_gates(
 @in_pairs(
     ("type, cols", [(Q.Q4_0, 1280), (Q.Q8_0, 1056), (Q.Q6_K, 1280)]),  # 1056: an odd number of groups
     ("rows, places", [(31, MANY), (260, TWO[:1]), (40, FIVE)]),
-    adapters=["swiftshader"],
+    adapters=[CACHED],
 )
 def test_products_of_bytes(bench: Bench, type: Q, cols: int, rows: int, places: tuple[tuple[int, int], ...]) -> None:
     """Integer dot products. Values between two steps may round either way."""
@@ -279,9 +279,9 @@ def test_rows_without_a_token_store_nothing(bench: Bench, kind: str) -> None:
         assert set(changed) == set(bench.cache_rows([21, 22], 3, cache).tolist())
 
 
-def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
+def test_rows_that_do_not_fuse(bench_in_f32: Bench) -> None:
     """Matrices split over several bindings: norm and rotation are separate dispatches."""
-    bench = Bench(swift_bench.page, replace(swift_bench.device, max_binding=4096))
+    bench = Bench(bench_in_f32.page, replace(bench_in_f32.device, max_binding=4096))
     n_head, n_kv, dim, cols = 2, 1, 32, 64
     ops = bench.begin(Setup(batch=SHORT_BATCH, n=5, places=FIVE))
     x = ops.rows("x", cols)
@@ -304,36 +304,36 @@ def test_rows_that_do_not_fuse(swift_bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kv_type", ["f16", "f32"])
-def test_convolution(swift_bench: Bench, kv_type: str) -> None:
+def test_convolution(bench_in_f32: Bench, kv_type: str) -> None:
     """A token reads earlier tokens of its sequence from the batch or from the cache."""
-    ops = swift_bench.begin(Setup(batch=SHORT_BATCH, n=5, places=FIVE))
+    ops = bench_in_f32.begin(Setup(batch=SHORT_BATCH, n=5, places=FIVE))
     cache = make_conv_cache(ops.plan, 0, 34, kv_type, page_group(ops.plan, 4))
-    swift_bench.fill(cache.k)
+    bench_in_f32.fill(cache.k)
     x = ops.rows("bcz", 3 * 34)
-    swift_bench.fill(x)
-    y = shortconv(ops, x, swift_bench.vector("weights", 34 * 4), cache, 34)
-    gpu, host = swift_bench.run(ops)
-    check(swift_bench, gpu[y.name][:5, :34], host[y.name][:5, :34])
+    bench_in_f32.fill(x)
+    y = shortconv(ops, x, bench_in_f32.vector("weights", 34 * 4), cache, 34)
+    gpu, host = bench_in_f32.run(ops)
+    check(bench_in_f32, gpu[y.name][:5, :34], host[y.name][:5, :34])
     got, want = (np.nan_to_num(data["conv.0"].astype(np.float32)) for data in (gpu, host))
-    check(swift_bench, got, want, 1e-7)
+    check(bench_in_f32, got, want, 1e-7)
 
 
 @pytest.mark.parametrize("vocab", [1, 33, 2500])
-def test_each_sequence_chooses_with_its_own_parameters(swift_bench: Bench, vocab: int) -> None:
+def test_each_sequence_chooses_with_its_own_parameters(bench_in_f32: Bench, vocab: int) -> None:
     """The tokens are appended to their sequences, and the states advance by one."""
     places = ((7, 3), (30, 0), (0, 5))
-    ops = swift_bench.begin(Setup(batch=SHORT_BATCH, n=3, places=places, vocab=vocab))
+    ops = bench_in_f32.begin(Setup(batch=SHORT_BATCH, n=3, places=places, vocab=vocab))
     logits = ops.rows("logits", vocab)
-    swift_bench.fill(logits)[:] *= 3
+    bench_in_f32.fill(logits)[:] *= 3
     sampler_ops.sample(ops, logits, Sampler())
-    swift_bench.data["each.histogram"] = np.zeros((SHORT_BATCH, BUCKETS, 4), np.uint32)
-    give(swift_bench, 3, Sampling(temperature=0))
-    give(swift_bench, 0, Sampling(seed=5, temperature=1.5))
-    give(swift_bench, 5, Sampling(seed=9, top_k=9, top_p=0.9, min_p=0.01))
-    before = swift_bench.data["tokens"].copy()
-    gpu, host = swift_bench.run(ops)
+    bench_in_f32.data["each.histogram"] = np.zeros((SHORT_BATCH, BUCKETS, 4), np.uint32)
+    give(bench_in_f32, 3, Sampling(temperature=0))
+    give(bench_in_f32, 0, Sampling(seed=5, temperature=1.5))
+    give(bench_in_f32, 5, Sampling(seed=9, top_k=9, top_p=0.9, min_p=0.01))
+    before = bench_in_f32.data["tokens"].copy()
+    gpu, host = bench_in_f32.run(ops)
     assert (gpu["tokens"] == host["tokens"]).all()
-    assert (swift_bench.states(gpu)[:3] == [[8, 3, 0, 3], [31, 3, 0, 0], [1, 3, 0, 5]]).all()
+    assert (bench_in_f32.states(gpu)[:3] == [[8, 3, 0, 3], [31, 3, 0, 0], [1, 3, 0, 5]]).all()
     assert (gpu["state"] == host["state"]).all()
     changed = {tuple(int(i) for i in at) for at in np.argwhere(gpu["tokens"] != before)}
     assert changed <= {(3, 8), (0, 31), (5, 1)}
