@@ -1,7 +1,7 @@
 // y[m] = W x[m] for a small batch, at little more than the cost of one vector: each weight is read once for TOKENS tokens.
-// A workgroup for each slice of TOKENS tokens: those with the same rows are side by side, so the first one loads the weights,
-// the others find them in the GPU's cache. With few tokens a workgroup there are more threads, each loads less, and programs are shorter.
-// Grid and fusions as in matvec.wgsl. A token's result equals matvec.wgsl's for it, bit by bit: with the same TK, every
+// A workgroup for each slice of TOKENS tokens (x of the grid): those with the same rows are side by side, so the first one loads
+// the weights, the others find them in the GPU's cache. With few tokens a workgroup there are more threads, each loads less, and
+// programs are shorter. Fusions as in matvec.wgsl. A token's result equals matvec.wgsl's for it, bit by bit: with the same TK, every
 // sum has the same terms in the same order. So a text does not depend on which other sequences share its steps.
 #param DOT8 // 1: x is bytes from quantize_rows.wgsl
 #param LOOPED // 1: a loop over the tokens, which a software GPU compiles in a tenth of the time; not with DOT8
@@ -47,26 +47,36 @@ fn input_at(x0: u32, i: u32) -> vec4f {
 
 @compute @workgroup_size(WG + LOW_RANK_THREADS)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, @builtin(local_invocation_index) t: u32) {
+  let index = index_of(wid, wgs);
+  let m0 = wid.x * TOKENS; // the workgroup's first token
+#if BESIDE
+  if (index < BESIDE * TOKENS) {
+    let m = m0 + index % TOKENS;
+    if (m < count()) { // uniform: state does not change within a dispatch
+      low_rank_input(index / TOKENS, m * X_VECS, m, t);
+    }
+    return;
+  }
+#endif
 #if SECOND or LOW_RANK
-  let n_slices = slices(); // the grid has one dimension
-  let first = (p.rows + RT - 1u) / RT * n_slices; // workgroup after those of the first matrix
+  let first = (p.rows + RT - 1u) / RT; // workgroup after those of the first matrix
 #if LOW_RANK
 #if SECOND
-  let products = first + (p.rows_2 + RT_2 - 1u) / RT_2 * n_slices;
+  let products = first + (p.rows_2 + RT_2 - 1u) / RT_2;
 #else
   let products = first;
 #endif
-  if (wid.x >= products) {
-    low_rank_rows(wid.x - products, n_slices * TOKENS, t);
+  if (index >= products) {
+    low_rank_rows(index - products, m0, t);
     return;
   }
 #endif
 #if SECOND
-  if (wid.x >= first) {
-    multiply_2(vec3u(wid.x - first, 0u, 0u), wgs, t, p.rows_2, p.row0 + p.rows);
+  if (index >= first) {
+    multiply_2(index - first, m0, t, p.rows_2, p.row0 + p.rows);
     return;
   }
 #endif
 #endif
-  multiply(wid, wgs, t, p.rows, p.row0);
+  multiply(index - BESIDE * TOKENS, m0, t, p.rows, p.row0);
 }

@@ -14,16 +14,16 @@ Directives, each on a line of its own:
     @bind var<...> name: type;  the next free binding of group 0
 
 Text after `//` on a #param line describes it. F16 (0 or 1) and SG (smallest subgroup size, 0: no subgroups) come from
-the device. GROUPS_PER_THREAD (groups of weights that a thread reads at a time) and HEADS_EACH (norm_rope_append.wgsl)
-default to 1; HALVES (1: the weights
-are also dequantised to f16), PACKED and PREFIXES (lib/segments.wgsl), MEDIA (lib/media.wgsl), WHOLE_MEDIA
-(lib/visible.wgsl), MROPE and TURNS (lib/rope_turns.wgsl), LOW_RANK (rope_append.wgsl, matvec_small_batch.wgsl),
-LOW_RANK_THREADS (matvec_small_batch.wgsl), ADDED (quantize_rows.wgsl, rope_append.wgsl), BESIDE
-(lib/low_rank_input.wgsl), SUMS32 (matmul.wgsl, attention.wgsl), NOPE and Q16 (lib/attention_inputs.wgsl), CACHED
-(lib/matmul_inputs.wgsl), PART (lib/attention_split.wgsl), INDEXED (attention.wgsl, attention_decode.wgsl), NORMS and
-UP_TO (attention_decode.wgsl), SPLIT (attention.wgsl, attention_matrix.wgsl), MERGED (matvec.wgsl,
-head_products.wgsl), INT8 (lib/matmul_inputs.wgsl), IN_ORDER (lib/rounded_rows.wgsl), SECOND,
-FACTOR and X_STRIDE (lib/matvec_inputs.wgsl), SCALES (lib/matrix_scale.wgsl), PINNED (matmul_matrix.wgsl) default to 0.
+the device. GROUPS_PER_THREAD (groups of weights that a thread reads at a time), TOKENS (lib/row_sums.wgsl) and
+HEADS_EACH (norm_rope_append.wgsl) default to 1; HALVES (1: the weights are also dequantised to f16), PACKED and
+PREFIXES (lib/segments.wgsl), MEDIA (lib/media.wgsl), WHOLE_MEDIA (lib/visible.wgsl), MROPE and TURNS
+(lib/rope_turns.wgsl), LOW_RANK (rope_append.wgsl, matvec_small_batch.wgsl), LOW_RANK_THREADS
+(matvec_small_batch.wgsl), ADDED (quantize_rows.wgsl, rope_append.wgsl), BESIDE (lib/low_rank_input.wgsl), SUMS32
+(matmul.wgsl, attention.wgsl), NOPE and Q16 (lib/attention_inputs.wgsl), CACHED (lib/matmul_inputs.wgsl), PART
+(lib/attention_split.wgsl), INDEXED (attention.wgsl, attention_decode.wgsl), NORMS and UP_TO (attention_decode.wgsl),
+SPLIT (attention.wgsl, attention_matrix.wgsl), MERGED (matvec.wgsl, head_products.wgsl), INT8
+(lib/matmul_inputs.wgsl), IN_ORDER (lib/rounded_rows.wgsl), SECOND, FACTOR and X_STRIDE (lib/matvec_inputs.wgsl),
+SCALES (lib/matrix_scale.wgsl), PINNED (matmul_matrix.wgsl) default to 0.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ DIRECTIVES = ("#if", "#else", "#endif", "#for", "#param", "#text", "#include", "
 Step = tuple[str, str, list[str]]  # a directive, the rest of its line and a #for's lines; "", "" and lines without any
 
 # values of #params that most kernels leave as they are
-DEFAULTS = {"GROUPS_PER_THREAD": 1, "SHARE": 1, "SPAN": 1, "SLOTS": 1, "HEADS_EACH": 1} | dict.fromkeys(
+DEFAULTS = {"GROUPS_PER_THREAD": 1, "TOKENS": 1, "SHARE": 1, "SPAN": 1, "SLOTS": 1, "HEADS_EACH": 1} | dict.fromkeys(
     (
         "HALVES",
         "PACKED",

@@ -55,17 +55,18 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
     used = 0 if equal else 4 * count_of(part.params) * (1 + GROUP * groups(int(part.params["COLS"])))
     used += mixed.workgroup_bytes(ops.device, op)
     bound = mixed.storage_buffers(op) + len(part.bindings) + 1
-    x, *further = op.grid
-    assert isinstance(x, PerToken)
-    grid = replace(x, times=x.times + x.tile * workgroups)
-    fits = grid.count(ops.batch) <= tiles.MAX_WORKGROUPS and further == [1, 1]
+    slices, of_slice, lines = op.grid
+    assert isinstance(slices, PerToken)
+    assert isinstance(of_slice, int)
+    of_slice += slices.tile * workgroups
+    fits = of_slice <= tiles.MAX_WORKGROUPS and lines == 1
     fits = fits and used <= ops.device.max_workgroup_storage and bound <= ops.device.max_storage_buffers
     if not fits:
         return False
     added = ops.buffer(f"{ops.name}{ADDED}{y.shape[-1]}", (ops.batch, y.shape[-1]))
     own = {**part.params} if equal else {**part.params, "PRELOAD": 0, "THREADS": threads}
     op = _with(op, replace(part, params=own), {"LOW_RANK": workgroups})
-    ops.ops[index + 1] = replace(op, bindings=op.bindings | {"added": added}, grid=(grid, 1, 1))
+    ops.ops[index + 1] = replace(op, bindings=op.bindings | {"added": added}, grid=(slices, of_slice, 1))
     ops.add(
         "add_scaled",
         {"VECS": y.shape[-1] // 4, "GATED": 0},
@@ -147,8 +148,6 @@ def _fused(ops: OpList, product: Op, reader: Op) -> Op | None:
         return None
     if reader.kernel == "rope_append" and reader.bindings["y"] is y and not reader.params.get("ADDED"):
         if rows != reader.consts["q_rows"] + 2 * reader.consts["kv_rows"]:
-            return None
-        if any(rows % mixed.QUAD for rows in mixed.tile_rows(product)):
             return None
         name, left = "qkv", list(reader.params.items())
     elif reader.kernel == "activate" and reader.bindings["x"] is y and reader.params["GATED"] and reader.grid[2] == 1:

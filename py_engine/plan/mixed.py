@@ -18,7 +18,6 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import MATRICES, Buffer, Op, PerToken, Weight, planes_of
 from py_engine.plan.products import Product
-from py_engine.plan.shared import MAX_SMALL_BATCH
 
 # #params that differ between two matrices of a dispatch
 OWN = ("QUANT", "GROUPS_PER_THREAD", "TK", "TR", "R", "AHEAD", "STAGED", "TOKENS")
@@ -57,13 +56,12 @@ def _joined(device: Device, first: Op, second: Op) -> Op | None:
     if first.kernel != second.kernel or _shared(first) != _shared(second):
         return None
     rows = int(first.params["TK"]) * int(first.params["TR"]) // int(second.params["TK"])  # of a workgroup at a time
-    second = replace(second, params=second.params | {"TR": rows})
+    if not rows:
+        return None
+    second = replace(second, params=second.params | {"TR": rows, "R": max(int(second.params["R"]), QUAD // rows)})
     tokens = min(int(op.params.get("TOKENS", 0)) for op in (first, second))  # the same slices
     if tokens:
         first, second = (replace(op, params=op.params | {"TOKENS": tokens}) for op in (first, second))
-    divided = any(rows % QUAD for op in (first, second) for rows in tile_rows(op))
-    if not rows or (first.params["EPILOGUE"] == "qkv" and divided):
-        return None
     workgroups = _workgroups(first) + _workgroups(second)
     own = {f"{name}_2": second.params[name] for name in OWN if name in second.params}
     joined = replace(
@@ -71,12 +69,11 @@ def _joined(device: Device, first: Op, second: Op) -> Op | None:
         params=first.params | {"SECOND": 1} | own,
         consts=first.consts | {"rows_2": second.consts["rows"]},
         bindings=first.bindings | {"w_2": second.bindings["w"]},
-        grid=(PerToken(tokens, times=workgroups) if tokens else workgroups, 1, 1),
+        grid=(PerToken(tokens), workgroups, 1) if tokens else (workgroups, 1, 1),
     )
     fits = workgroup_bytes(device, joined) <= device.max_workgroup_storage
     fits = fits and storage_buffers(joined) <= device.max_storage_buffers
-    slices = -(-MAX_SMALL_BATCH // tokens) if tokens else 1
-    return joined if fits and workgroups * slices <= tiles.MAX_WORKGROUPS else None
+    return joined if fits and workgroups <= tiles.MAX_WORKGROUPS else None
 
 
 def _shared(op: Op) -> tuple[object, ...]:

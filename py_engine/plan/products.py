@@ -161,16 +161,17 @@ def matvec(ops: OpList, p: Product) -> None:
         | ({"eps": p.eps} if norm else {}) | dict(p.epilogue.consts),
         {"state": ops.state, "w": weight, "y": p.y} | vectors | ({"norm": norm} if norm else {})
         | ({"bias": p.bias} if p.bias else {}) | dict(p.epilogue.bindings) | scales.bindings(weight),
-        *_grid(workgroups, ops.batch, tile.get("TOKENS", 0)),
+        *_grid(workgroups, tile.get("TOKENS", 0)),
     )  # fmt: skip
 
 
-def _grid(workgroups: int, batch: int, tokens: int) -> list[int | PerToken]:
-    """The grid of a product, in two dimensions if one is too few. `workgroups`: of each slice of `tokens` tokens."""
-    slices = -(-batch // (tokens or batch))
-    lines = -(-workgroups // (tiles.MAX_WORKGROUPS // slices))
-    each = -(-workgroups // lines)
-    return [PerToken(tokens, times=each) if tokens else each, *([lines] if lines > 1 else [])]
+def _grid(workgroups: int, tokens: int) -> list[int | PerToken]:
+    """The grid of a product, with one more dimension if one is too few for its rows.
+
+    `workgroups`: of each slice of `tokens` tokens; of one token, if 0.
+    """
+    lines = -(-workgroups // tiles.MAX_WORKGROUPS)
+    return [*([PerToken(tokens)] if tokens else []), -(-workgroups // lines), *([lines] if lines > 1 else [])]
 
 
 def _quantized(ops: OpList, p: Product, threads: int) -> dict[str, Buffer | Weight]:

@@ -11,11 +11,13 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Weight
 from py_engine.plan.shared import MAX_SMALL_BATCH, SHORT_BATCH, STAGED_GROUPS
 
-SMALL_BATCH = ("TK", "TR", "R", "STAGED", "TOKENS")  # threads per row, rows in parallel, rows per thread, ...
+# threads per row, rows in parallel, rows per thread, whether x is staged, tokens of a workgroup, prefetched units
+SMALL_BATCH = ("TK", "TR", "R", "STAGED", "TOKENS", "AHEAD")
 THREADS = 128  # of a workgroup
 MAX_ROWS = 4  # of a thread, at most: it has a sum for each row and token
 LEAST_TOKENS, MOST_TOKENS = 2, 8  # of a workgroup
-CHEAP_BYTES = 0.57  # of a weight, up to which unpacking it for few tokens at a time costs little: Q4_K and smaller
+MOST_AHEAD = 2  # units of a row that a thread prefetches, at most, if they are single groups
+MOST_SUMS_WITH_TWO_AHEAD = 16  # of a thread: with more, it prefetches one unit
 ROUNDED_COLS = 1280  # of x, up to which each workgroup rounds its tokens itself
 ROUNDED_SMALL = (2048, 3072)  # without a norm also up to so many rows and columns
 ROUNDED_SIZE = 1 << 23  # values of a matrix, up to which its workgroups round x themselves
@@ -36,30 +38,43 @@ def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool, rounded: 
             return tile
     if not in_bytes:
         if device.software:
-            return {"TK": tk, "TR": max(4, 64 // tk), "R": 1, "STAGED": 0, "TOKENS": MOST_TOKENS}
+            return {"TK": tk, "TR": max(4, 64 // tk), "R": 1, "STAGED": 0, "TOKENS": MOST_TOKENS, "AHEAD": 0}
         return _occupying(device, weight, (tk, THREADS, MAX_ROWS), tiles.FULL_OCCUPANCY, 4)
     size, staged = weight.rows * weight.cols, _staged(device, weight, tk)
     if staged and not rounded:
         return staged
     if rounded:
         threads = min(device.max_threads, 2 * THREADS if weight.cols <= 1536 else 4 * THREADS)
-        return _occupying(device, weight, (tk, threads, 2), tiles.FULL_OCCUPANCY)
-    cheap = weight.layout.block_bytes <= CHEAP_BYTES * weight.layout.block
-    tokens = LEAST_TOKENS if size <= (1 << 24 if cheap else 1 << 22) else 4
+        return _occupying(device, weight, (tk, threads, 2), tiles.FULL_OCCUPANCY) | {"AHEAD": 1}
+    tokens = LEAST_TOKENS if size <= 1 << 22 else 4
     if weight.layout.codebook:  # unpacked once for all tokens
         tokens = MOST_TOKENS
     r = 2 if weight.layout.groups_per_thread > 1 else MAX_ROWS
-    threads = 16 * tk if tokens > LEAST_TOKENS and tk <= 16 else THREADS
-    return _occupying(device, weight, (tk, threads, r), 2 * tiles.FULL_OCCUPANCY, tokens)
+    tile = _occupying(device, weight, (tk, THREADS, r), 2 * tiles.FULL_OCCUPANCY, tokens)
+    units = quants.groups(weight.cols) // weight.layout.groups_per_thread
+    most = most_ahead(weight) if tile["R"] * tile["TOKENS"] <= MOST_SUMS_WITH_TWO_AHEAD else 1
+    return tile | {"AHEAD": max(1, min(most, units // tk))}
+
+
+def most_ahead(weight: Weight) -> int:
+    """Units of a row that a thread may prefetch.
+
+    With more, and with pairs of groups, programs are longer and take longer in a step, although one kernel alone may be
+    faster.
+    """
+    return MOST_AHEAD if weight.layout.groups_per_thread == 1 else 1
 
 
 def _occupying(
     device: Device, weight: Weight, sizes: tuple[int, int, int], workgroups: int, tokens: int = LEAST_TOKENS
 ) -> dict[str, int]:
-    """The tile that fits and has so many workgroups. `sizes`: threads per row and in all, rows per thread at most."""
+    """The tile that fits and has so many workgroups. `sizes`: threads per row and in all, rows per thread at most.
+
+    A workgroup has four rows at least, which RoPE rotates.
+    """
     tk, threads, r = sizes
     while True:
-        tile = {"TK": tk, "TR": max(threads // tk, 4 // r), "R": r, "STAGED": 0, "TOKENS": tokens}  # RoPE: four rows
+        tile = {"TK": tk, "TR": max(threads // tk, 4 // r), "R": r, "STAGED": 0, "TOKENS": tokens, "AHEAD": 0}
         occupies = weight.rows * (SHORT_BATCH // tokens) >= workgroups * tile["TR"] * r
         if r == 1 or (occupies and _sum_bytes(device, tile, 0) <= device.max_workgroup_storage):
             return tile
@@ -74,7 +89,7 @@ def _staged(device: Device, weight: Weight, tk: int) -> dict[str, int] | None:
     tr = min(device.max_threads, 512 if weight.rows * tk >= tiles.FULL_OCCUPANCY * 1024 else 256) // tk
     r = 2 if weight.rows >= tiles.FULL_OCCUPANCY * 2 * tr else 1
     tokens = LEAST_TOKENS if size <= 1 << 21 else 4 if size <= 1 << 25 else MOST_TOKENS
-    tile = {"TK": tk, "TR": tr, "R": r, "STAGED": 1, "TOKENS": tokens}
+    tile = {"TK": tk, "TR": tr, "R": r, "STAGED": 1, "TOKENS": tokens, "AHEAD": 0}
     return tile if _stages(device, weight, tile) else None
 
 
@@ -109,7 +124,7 @@ def workgroup_bytes(device: Device, weight: Weight, tile: dict[str, int], rounde
 
 def _stages(device: Device, weight: Weight, tile: dict[str, int]) -> bool:
     """Whether x can be STAGED: in turns of all threads of a row, and with the memory for it."""
-    whole = tile["TK"] * weight.layout.groups_per_thread <= STAGED_GROUPS
+    whole = tile["TK"] * max(1, tile["AHEAD"]) * weight.layout.groups_per_thread <= STAGED_GROUPS
     return whole and _fits(device, weight, tile, False)
 
 
@@ -119,21 +134,24 @@ def _fits(device: Device, weight: Weight, tile: dict[str, int], rounded: bool) -
 
 
 def alternatives(device: Device, weight: Weight, first: tuple[int, ...], rounded: bool) -> list[tuple[int, ...]]:
-    """Valid tiles (in bytes, then SMALL_BATCH) that differ in rows per thread, threads, tokens or staging."""
-    in_bytes, tk, tr, r, staged, tokens = first
+    """Valid tiles (in bytes, then SMALL_BATCH) that differ in a few numbers."""
+    in_bytes, tk, tr, r, staged, tokens, ahead = first
     found: list[tuple[int, ...]] = []
     for numbers in (
-        (tr, r, staged, 2 * tokens), (tr, r, staged, tokens // 2), (tr, r, 1 - staged, tokens),
-        (tr, 2 * r, staged, tokens), (tr // 2, 2 * r, staged, tokens), (tr, r // 2, staged, tokens),
-        (2 * tr, r // 2, staged, tokens), (2 * tr, r, staged, tokens),
+        (tr, r, staged, 2 * tokens, ahead), (tr, r, staged, tokens // 2, ahead), (tr, r, 1 - staged, tokens, ahead),
+        (tr, 2 * r, staged, tokens, ahead), (tr // 2, 2 * r, staged, tokens, ahead),
+        (tr, r // 2, staged, tokens, ahead), (2 * tr, r // 2, staged, tokens, ahead),
+        (2 * tr, r // 2, 1 - staged, tokens, ahead), (tr, r // 2, staged, 2 * tokens, ahead),
+        (2 * tr, r // 2, 1, 2 * tokens, 1), (tr, r, staged, tokens, ahead // 2), (tr, r, staged, tokens, ahead + 1),
     ):  # fmt: skip
         tile = dict(zip(SMALL_BATCH, (tk, *numbers), strict=True))
         valid = 1 <= tile["R"] <= MAX_ROWS and LEAST_TOKENS <= tile["TOKENS"] <= MOST_TOKENS
         valid = valid and tile["TR"] * tile["R"] % 4 == 0  # RoPE rotates four rows
+        valid = valid and tile["AHEAD"] <= (most_ahead(weight) if in_bytes else 0)
         stages = not tile["STAGED"] or (in_bytes and not rounded and valid and _stages(device, weight, tile))
         if valid and stages and _fits(device, weight, tile, rounded):
             found.append((in_bytes, *tile.values()))
-    return found
+    return [tile for tile in dict.fromkeys(found) if tile != first]
 
 
 def fits_beside(device: Device, weight: Weight) -> bool:

@@ -113,8 +113,8 @@ def _product(op: Op) -> Reduced:
     if second:
         workgroups += -(-second // (int(op.params["TR_2"]) * int(op.params["R_2"])))
     workgroups += tokens * (int(op.params.get("BESIDE", 0)) + int(op.params.get("LOW_RANK", 0)))
-    x = PerToken(tokens, times=workgroups) if "TOKENS" in op.params else workgroups
-    grid = x, op.grid[1] if "TN" in op.params else 1, 1
+    lines = op.grid[1] if "TN" in op.params else 1
+    grid = (PerToken(tokens), workgroups, 1) if "TOKENS" in op.params else (workgroups, lines, 1)
     widths |= {"bias": (row0 + rows + second,), "added": widths["y"]}
     return Reduced(replace(op, consts=consts, grid=grid), widths, {"w": rows, "w_qs": rows, "w_2": second})
 

@@ -161,6 +161,7 @@ def _small_batch(device: Device, matrix: SmallBatch) -> Choice:
     for tile in [first, *small_batch_tiles.alternatives(device, weight, first, rounded)]:
         name = f"{'bytes' if in_bytes else 'floats'}, {tile[1]} x {tile[2]} threads, {tile[3]} rows per thread"
         name += f", {tile[5]} tokens" + (", x staged" if tile[4] else "")
+        name += f", {tile[6]} units prefetched" if tile[6] else ""
         max_nmse = MAX_NMSE_ROUNDED if in_bytes else MAX_NMSE
         candidates.append(Candidate(name, tiles.with_tile(device, key, tile), max_nmse))
     key_of_weight = small_batch_tiles.key(weight)

@@ -143,19 +143,20 @@ def test_a_measured_small_batch_needs_the_threads_per_row_that_it_was_measured_w
     for in_bytes in (False, True):
         default = small_batch_tiles.matvec_small_batch(GPU, weight, in_bytes)
         tk, tr = default["TK"], default["TR"]
-        for tile in ((int(in_bytes), 2 * tk, tr, 4, 0, 4), (int(not in_bytes), tk, tr, 4, 0, 4)):
+        for tile in ((int(in_bytes), 2 * tk, tr, 4, 0, 4, 0), (int(not in_bytes), tk, tr, 4, 0, 4, 0)):
             device = tiles.with_tile(GPU, small_batch_tiles.key(weight), tile)
             assert small_batch_tiles.matvec_small_batch(device, weight, in_bytes) == default
 
 
 def test_alternatives_of_small_batches_fit() -> None:
     weight = Weight("w", Q.Q4_K, 512, 4096, (("w", 0, 512),))
-    for tile in ((1, 8, 16, 1, 1, 8), (1, 64, 4, 4, 0, 2), (0, 16, 4, 2, 0, 4), (1, 4, 64, 1, 0, 8)):
+    for tile in ((1, 8, 16, 1, 1, 8, 1), (1, 64, 4, 4, 0, 2, 1), (0, 16, 4, 2, 0, 4, 0), (1, 4, 64, 1, 0, 8, 0)):
         found = small_batch_tiles.alternatives(GPU, weight, tile, rounded=False)
-        assert {staged for *_, staged, _ in found} == ({0, 1} if tile[0] and tile[1] <= 32 else {0})
-        assert len({tokens for *_, tokens in found}) > 1
-        for in_bytes, tk, tr, r, _, tokens in found:
+        assert {staged for *_, staged, _, _ in found} == ({0, 1} if tile[0] and tile[1] <= 32 else {0})
+        assert len({tokens for *_, tokens, _ in found}) > 1
+        for in_bytes, tk, tr, r, _, tokens, ahead in found:
             assert tokens in (2, 4, 8)
+            assert ahead <= (2 if in_bytes else 0)
             assert (in_bytes, tk) == tile[:2]
             assert tr * r % 4 == 0
             assert 32 <= tk * tr <= GPU.max_threads

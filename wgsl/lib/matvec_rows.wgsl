@@ -171,9 +171,11 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
   sum_put(R, squares, tk, tr);
 #endif
 #endif
+  var sums: array<f32, R>;
 #for r in R
-  sum_put(${r}u, sum${r}, tk, tr);
+  sums[${r}u] = sum${r};
 #endfor
+  sums_put(sums, tk, tr);
   workgroupBarrier();
 #if NORM
 #if DOT8

@@ -2,14 +2,17 @@
 #param TOKENS // of a workgroup: 2, 4 or 8
 #param STAGED // 1: a workgroup's threads load x into workgroup memory together, CHUNK units of each token at a time
 #param STAGED_GROUPS // groups of CHUNK units
+#param AHEAD // units of weights that a thread has in flight for each row; 0: it loads them as it multiplies. With DOT8
 #include "lib/matrix.wgsl"
 
-// Slices of TOKENS tokens that the batch has now.
-fn slices() -> u32 {
-  return (count() + TOKENS - 1u) / TOKENS;
+// Index of a workgroup among those of its slice. It comes from the grid, not from the state: the first loads of weights need
+// not wait for a load.
+fn index_of(wid: vec3u, wgs: vec3u) -> u32 {
+  return wid.z * wgs.y + wid.y;
 }
 #if DOT8
 #param GROUPS_PER_THREAD // groups of a row that a thread loads at a time: a unit
+const AT_A_TIME = max(AHEAD, 1u); // units
 const UNITS = W_GROUPS / GROUPS_PER_THREAD;
 #if ROUNDS
 #include "lib/round_tokens.wgsl"
@@ -133,30 +136,16 @@ fn normed_at(x0: u32, at: u32, m: u32, sums: ptr<function, array<f32, SLOTS>>) -
 }
 #endif
 
-// Multiplies with the workgroup's rows of W. `rows`: of W; `y_row`: index in y of W's first row.
-fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
+// Multiplies the tokens from m0 on with the rows of W that are the turn of workgroup `index`. `rows`: of W; `y_row`: index in
+// y of W's first row.
+fn multiply(index: u32, m0: u32, t: u32, rows: u32, y_row: u32) {
   let tk = t % TK;
   let tr = t / TK;
-  let n_slices = slices();
-#if BESIDE
-  let tokens = n_slices * TOKENS;
-  if (wid.x < BESIDE * tokens) {
-    let m = wid.x % tokens;
-    if (m < count()) {
-      low_rank_input(wid.x / tokens, m * X_VECS, m, t);
-    }
+  let base = index * RT;
+  if (base >= rows) { // beyond the last row, for all threads
     return;
   }
-  let workgroup = wid.x - BESIDE * tokens;
-#else
-  let workgroup = wid.y * wgs.x + wid.x;
-#endif
-  let base = workgroup / n_slices * RT;
-  let m0 = workgroup % n_slices * TOKENS; // the workgroup's first token
-  if (base >= rows) { // beyond the last row. Uniform: state does not change within a dispatch
-    return;
-  }
-  let n = min(count() - m0, TOKENS);
+  let n = min(max(count(), m0) - m0, TOKENS);
 #if LOOPED
   var sums = array<f32, SLOTS>(); // explicit zeros
 #else
@@ -178,77 +167,85 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
 #else
   const multiplies = true;
 #endif
-#if DOT8 and STAGED
-  for (var u0 = 0u; u0 < UNITS; u0 += CHUNK) {
-    if (u0 > 0u) {
-      workgroupBarrier();
-    }
-    if (multiplies) {
-      stage(u0, m0, n, t);
-    }
-    workgroupBarrier();
-#if LOW_RANK_THREADS
-    if (u0 == 0u && !multiplies) {
-      low_rank_put(t, base, y_row, m0, n);
-    }
-#endif
-    for (var u = u0 + select(CHUNK, tk, multiplies); u < min(u0 + CHUNK, UNITS); u += TK) {
-#for r in R
-      let w${r} = w_fetch(row${r}, u);
-#endfor
-#for m in TOKENS
-      if (${m}u < n) {
-        let x = staged_bytes(${m}u, u - u0);
-#for r in R
-        sum${m}_${r} += w_dot(w${r}, u, x);
-#endfor
-      }
-#endfor
-    }
-  }
-#else
 #if DOT8
-#if ROUNDS
-  // The first weights are in flight while x is rounded.
+  // The first weights are in flight while x is rounded or staged, the next ones during the dot products of the current ones.
+#for i in AHEAD
 #for r in R
-  var next${r} = w_fetch(row${r}, min(tk, UNITS - 1u));
+  var w${i}_${r} = w_fetch(row${r}, min(tk + ${i}u * TK, UNITS - 1u));
 #endfor
+#endfor
+#if ROUNDS
   round_tokens(m0, n, t, base == 0u && y_row == p.row0);
   workgroupBarrier();
 #endif
-#if LOW_RANK_THREADS
+#if LOW_RANK_THREADS and not STAGED
   if (!multiplies) {
     low_rank_put(t, base, y_row, m0, n);
   }
 #endif
-  for (var u = select(UNITS, tk, multiplies); u < UNITS; u += TK) {
-#for r in R
-#if ROUNDS
-    let w${r} = next${r};
-    next${r} = w_fetch(row${r}, min(u + TK, UNITS - 1u));
-#else
-    let w${r} = w_fetch(row${r}, u);
+#if STAGED
+  for (var first = 0u; first < UNITS; first += CHUNK) {
+    if (first > 0u) {
+      workgroupBarrier();
+    }
+    if (multiplies) {
+      stage(first, m0, n, t);
+    }
+    workgroupBarrier();
+#if LOW_RANK_THREADS
+    if (first == 0u && !multiplies) {
+      low_rank_put(t, base, y_row, m0, n);
+    }
 #endif
+    let end = min(first + CHUNK, UNITS);
+#else
+    const first = 0u;
+    const end = UNITS;
+#endif
+    for (var u0 = select(end, first + tk, multiplies); u0 < end; u0 += AT_A_TIME * TK) {
+#for i in AHEAD or 1
+      {
+        let u = u0 + ${i}u * TK;
+        if (${i}u == 0u || u < end) {
+#if not AHEAD
+#for r in R
+          let w${i}_${r} = w_fetch(row${r}, u);
 #endfor
-    // Two, two and four tokens at a time, without a branch for each, so that their loads are in flight together. The first
-    // two without any branch, so that the others reuse the unpacked weights.
+#endif
+          // Two, two and four tokens at a time, without a branch for each, so that their loads are in flight together. The
+          // first two without any branch, so that the others reuse the unpacked weights.
 #for b in TOKENS // 2 if TOKENS < 8 else 3
-    if (${b}u == 0u || n > 2u * ${b}u) {
+          if (${b}u == 0u || n > 2u * ${b}u) {
 #for m in 2 * ${b}, 2 * ${b} + 2 if ${b} < 2 else TOKENS
-#if ROUNDS
-      let x${m} = bytes_of(${m}u, u);
+#if STAGED
+            let x${m} = staged_bytes(${m}u, u - first);
 #else
-      let x${m} = bytes_of(m0 + min(${m}u, n - 1u), u);
+#if ROUNDS
+            let x${m} = bytes_of(${m}u, u);
+#else
+            let x${m} = bytes_of(m0 + min(${m}u, n - 1u), u);
+#endif
 #endif
 #endfor
 #for m in 2 * ${b}, 2 * ${b} + 2 if ${b} < 2 else TOKENS
 #for r in R
-      sum${m}_${r} += w_dot(w${r}, u, x${m});
+            sum${m}_${r} += w_dot(w${i}_${r}, u, x${m});
 #endfor
+#endfor
+          }
+#endfor
+        }
+#if AHEAD
+#for r in R
+        w${i}_${r} = w_fetch(row${r}, min(u + AHEAD * TK, UNITS - 1u));
+#endfor
+#endif
+      }
 #endfor
     }
-#endfor
+#if STAGED
   }
+#endif
 #else
   for (var g = tk; g < W_GROUPS; g += TK) {
 #for r in R
@@ -303,7 +300,6 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
 #endif
   }
 #endif
-#endif
 #if LOOPED
   for (var m = 0u; m < n; m++) {
 #for r in R
@@ -314,16 +310,16 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
 #endif
   }
 #else
+  var sums: array<f32, R * TOKENS>;
 #for m in TOKENS
-  if (${m}u < n) {
 #for r in R
-    sum_put(${m}u * R + ${r}u, sum${m}_${r}, tk, tr);
+  sums[${m}u * R + ${r}u] = sum${m}_${r};
 #endfor
 #if NORM and not DOT8
-    sum_put(TOKENS * R + ${m}u, squares${m}, tk, tr);
+  sum_put(TOKENS * R + ${m}u, squares${m}, tk, tr);
 #endif
-  }
 #endfor
+  sums_put(sums, tk, tr);
 #endif
   workgroupBarrier();
 #if EPILOGUE == "gated"

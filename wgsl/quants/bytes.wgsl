@@ -12,6 +12,12 @@ fn int_dot(a: vec4u, b: vec4u) -> i32 {
   return dot4I8Packed(a.x, b.x) + dot4I8Packed(a.y, b.y) + dot4I8Packed(a.z, b.z) + dot4I8Packed(a.w, b.w);
 }
 
+// Of a whole group with x, each product added to the sum so far: GPUs do both in one operation.
+fn group_int_dot(a: vec4u, b: vec4u, x: Bytes) -> i32 {
+  let sum = int_dot(a, x.a) + dot4I8Packed(b.x, x.b.x) + dot4I8Packed(b.y, x.b.y);
+  return sum + dot4I8Packed(b.z, x.b.z) + dot4I8Packed(b.w, x.b.w);
+}
+
 fn bytes_dot(a: vec4u, b: vec4u) -> f32 {
   return f32(int_dot(a, b));
 }

@@ -6,7 +6,7 @@ struct Packed {
 
 fn w_dot(w: Packed, g: u32, x: array<Bytes, 1>) -> f32 {
   let n = book_numbers(w.q);
-  return w.d * f32(int_dot(n.low, x[0].a) + int_dot(n.high, x[0].b)) * x[0].s.x;
+  return w.d * f32(group_int_dot(n.low, n.high, x[0])) * x[0].s.x;
 }
 
 fn w_load(row: u32, g: u32) -> Group {

@@ -31,9 +31,8 @@ fn w_fetch(row: u32, g: u32) -> Packed {
 }
 
 fn w_dot(w: Packed, g: u32, x: array<Bytes, 1>) -> f32 {
-  let low = int_dot(w.q & vec4u(0x0f0f0f0f), x[0].a);
-  let high = int_dot((w.q >> vec4u(4)) & vec4u(0x0f0f0f0f), x[0].b);
-  return w.d * fma(f32(low + high), x[0].s.x, -8.0 * x[0].s.y);
+  let dot = group_int_dot(w.q & vec4u(0x0f0f0f0f), (w.q >> vec4u(4)) & vec4u(0x0f0f0f0f), x[0]);
+  return w.d * fma(f32(dot), x[0].s.x, -8.0 * x[0].s.y);
 }
 
 fn w_load(row: u32, g: u32) -> Group {

@@ -28,7 +28,7 @@ fn w_fetch(row: u32, g: u32) -> Packed {
 }
 
 fn w_dot(w: Packed, g: u32, x: array<Bytes, 1>) -> f32 {
-  return w.d * f32(int_dot(w.a, x[0].a) + int_dot(w.b, x[0].b)) * x[0].s.x;
+  return w.d * f32(group_int_dot(w.a, w.b, x[0])) * x[0].s.x;
 }
 
 fn w_load(row: u32, g: u32) -> Group {
