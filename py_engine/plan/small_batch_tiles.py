@@ -49,20 +49,22 @@ def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool, rounded: 
     tokens = LEAST_TOKENS if size <= 1 << 22 else 4
     if weight.layout.codebook:  # unpacked once for all tokens
         tokens = MOST_TOKENS
-    r = 2 if weight.layout.groups_per_thread > 1 else MAX_ROWS
-    tile = _occupying(device, weight, (tk, THREADS, r), 2 * tiles.FULL_OCCUPANCY, tokens)
+    rows, ahead = _most(weight, True)
+    tile = _occupying(device, weight, (tk, THREADS, rows), 2 * tiles.FULL_OCCUPANCY, tokens)
     units = quants.groups(weight.cols) // weight.layout.groups_per_thread
-    most = most_ahead(weight) if tile["R"] * tile["TOKENS"] <= MOST_SUMS_WITH_TWO_AHEAD else 1
-    return tile | {"AHEAD": max(1, min(most, units // tk))}
+    if tile["R"] * tile["TOKENS"] > MOST_SUMS_WITH_TWO_AHEAD:
+        ahead = 1
+    return tile | {"AHEAD": max(1, min(ahead, units // tk))}
 
 
-def most_ahead(weight: Weight) -> int:
-    """Units of a row that a thread may prefetch.
+def _most(weight: Weight, in_bytes: bool) -> tuple[int, int]:
+    """(rows of a thread, units of a row that it prefetches), at most.
 
-    With more, and with pairs of groups, programs are longer and take longer in a step, although one kernel alone may be
-    faster.
+    Fewer for pairs of groups: longer programs take longer in a step, although one kernel alone may be faster.
     """
-    return MOST_AHEAD if weight.layout.groups_per_thread == 1 else 1
+    if not in_bytes:
+        return MAX_ROWS, 0
+    return (MAX_ROWS, MOST_AHEAD) if weight.layout.groups_per_thread == 1 else (MAX_ROWS // 2, 1)
 
 
 def _occupying(
@@ -136,6 +138,7 @@ def _fits(device: Device, weight: Weight, tile: dict[str, int], rounded: bool) -
 def alternatives(device: Device, weight: Weight, first: tuple[int, ...], rounded: bool) -> list[tuple[int, ...]]:
     """Valid tiles (in bytes, then SMALL_BATCH) that differ in a few numbers."""
     in_bytes, tk, tr, r, staged, tokens, ahead = first
+    most_rows, most_ahead = _most(weight, bool(in_bytes))
     found: list[tuple[int, ...]] = []
     for numbers in (
         (tr, r, staged, 2 * tokens, ahead), (tr, r, staged, tokens // 2, ahead), (tr, r, 1 - staged, tokens, ahead),
@@ -145,9 +148,9 @@ def alternatives(device: Device, weight: Weight, first: tuple[int, ...], rounded
         (2 * tr, r // 2, 1, 2 * tokens, 1), (tr, r, staged, tokens, ahead // 2), (tr, r, staged, tokens, ahead + 1),
     ):  # fmt: skip
         tile = dict(zip(SMALL_BATCH, (tk, *numbers), strict=True))
-        valid = 1 <= tile["R"] <= MAX_ROWS and LEAST_TOKENS <= tile["TOKENS"] <= MOST_TOKENS
+        valid = 1 <= tile["R"] <= most_rows and LEAST_TOKENS <= tile["TOKENS"] <= MOST_TOKENS
         valid = valid and tile["TR"] * tile["R"] % 4 == 0  # RoPE rotates four rows
-        valid = valid and tile["AHEAD"] <= (most_ahead(weight) if in_bytes else 0)
+        valid = valid and tile["AHEAD"] <= most_ahead
         stages = not tile["STAGED"] or (in_bytes and not rounded and valid and _stages(device, weight, tile))
         if valid and stages and _fits(device, weight, tile, rounded):
             found.append((in_bytes, *tile.values()))
