@@ -236,12 +236,12 @@ class Gpu(Memory):
         bindings = self._all_bindings([op for ops in lists.values() for op in ops])
         for name, ops in lists.items():
             for op in ops:
-                tile, times, axis = 0, 0, 0
+                tile, axis = 0, 0
                 for i, g in enumerate(op.grid):
                     if isinstance(g, PerToken):
-                        tile, times, axis = g.tile, g.times, i
+                        tile, axis = g.tile, i
                 x, y, z = (g.extra if isinstance(g, PerToken) else g for g in op.grid)
-                grid = {"x": x, "y": y, "z": z, "tile": tile, "times": times, "axis": axis}
+                grid = {"x": x, "y": y, "z": z, "tile": tile, "axis": axis}
                 where = op.contexts
                 contexts = {"positions": where.positions, "above": where.above}
                 contexts |= {"upTo": where.up_to, "orUnknown": where.or_unknown}

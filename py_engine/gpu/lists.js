@@ -5,8 +5,7 @@
  * @property {GPUComputePipeline} pipeline
  * @property {GPUBindGroupDescriptor} bindings @property {GPUBindGroup} [group] made of them
  * @property {number} x @property {number} y @property {number} z workgroups
- * @property {number} tile if not 0, times * ceil(tokens / tile) workgroups are added along `axis`
- * @property {number} times workgroups for each tile of tokens
+ * @property {number} tile if not 0, ceil(tokens / tile) workgroups are added along `axis`
  * @property {number} axis 0: x, 1: y, 2: z
  * @property {number} positions if not 0, each workgroup along y has so many positions; those after `end` are not dispatched
  * @property {number} above it runs only if `end`, the longest context, is above this
@@ -280,10 +279,10 @@ function runs({ above, upTo, orUnknown }, end) {
  * @param {GPUComputePassEncoder} pass @param {Command} command @param {number} n tokens in the batch
  * @param {number} end the position after the last one that it computes
  */
-function dispatch(pass, { pipeline, group, x, y, z, tile, times, axis, positions }, n, end) {
+function dispatch(pass, { pipeline, group, x, y, z, tile, axis, positions }, n, end) {
   pass.setPipeline(pipeline);
   pass.setBindGroup(0, group);
-  const more = tile && times * Math.ceil(n / tile);
+  const more = tile && Math.ceil(n / tile);
   const rows = positions ? Math.min(y, Math.ceil(end / positions)) : y + (axis === 1 ? more : 0);
   pass.dispatchWorkgroups(x + (axis === 0 ? more : 0), rows, z + (axis === 2 ? more : 0));
 }

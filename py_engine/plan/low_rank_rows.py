@@ -55,18 +55,18 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
     used = 0 if equal else 4 * count_of(part.params) * (1 + GROUP * groups(int(part.params["COLS"])))
     used += mixed.workgroup_bytes(ops.device, op)
     bound = mixed.storage_buffers(op) + len(part.bindings) + 1
-    slices, of_slice, lines = op.grid
+    slices, each, lines = op.grid  # `each`: workgroups of a slice
     assert isinstance(slices, PerToken)
-    assert isinstance(of_slice, int)
-    of_slice += slices.tile * workgroups
-    fits = of_slice <= tiles.MAX_WORKGROUPS and lines == 1
+    assert isinstance(each, int)
+    each += slices.tile * workgroups
+    fits = each <= tiles.MAX_WORKGROUPS and lines == 1
     fits = fits and used <= ops.device.max_workgroup_storage and bound <= ops.device.max_storage_buffers
     if not fits:
         return False
     added = ops.buffer(f"{ops.name}{ADDED}{y.shape[-1]}", (ops.batch, y.shape[-1]))
     own = {**part.params} if equal else {**part.params, "PRELOAD": 0, "THREADS": threads}
     op = _with(op, replace(part, params=own), {"LOW_RANK": workgroups})
-    ops.ops[index + 1] = replace(op, bindings=op.bindings | {"added": added}, grid=(slices, of_slice, 1))
+    ops.ops[index + 1] = replace(op, bindings=op.bindings | {"added": added}, grid=(slices, each, 1))
     ops.add(
         "add_scaled",
         {"VECS": y.shape[-1] // 4, "GATED": 0},

@@ -104,18 +104,14 @@ def planes_of(name: str, weight: Weight) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class PerToken:
-    """A workgroup count that depends on the number of tokens in the batch: times * ceil(n / tile) + extra.
-
-    `times`: workgroups for each tile of tokens, such as those of all rows of a matrix.
-    """
+    """A workgroup count that depends on the number of tokens in the batch: ceil(n / tile) + extra."""
 
     tile: int = 1
     extra: int = 0
-    times: int = 1
 
     def count(self, n: int) -> int:
         """Workgroups for a batch of n tokens."""
-        return self.times * -(-n // self.tile) + self.extra
+        return -(-n // self.tile) + self.extra
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """How matvec_small_batch.wgsl divides its work on a device, and which small product both mat-vec kernels can add.
 
 The threads per row are matvec.wgsl's, so that a token gets the bits that it gets alone. The numbers here were measured
-on an H100, with weights that were not in its cache.
+on H100s and H200s (docs/contributing/speed-of-several-requests.md).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from py_engine.plan import quants, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Weight
-from py_engine.plan.shared import MAX_SMALL_BATCH, SHORT_BATCH, STAGED_GROUPS
+from py_engine.plan.shared import SHORT_BATCH, STAGED_GROUPS
 
 # threads per row, rows in parallel, rows per thread, whether x is staged, tokens of a workgroup, prefetched units
 SMALL_BATCH = ("TK", "TR", "R", "STAGED", "TOKENS", "AHEAD")
@@ -136,21 +136,21 @@ def _fits(device: Device, weight: Weight, tile: dict[str, int], rounded: bool) -
 
 
 def alternatives(device: Device, weight: Weight, first: tuple[int, ...], rounded: bool) -> list[tuple[int, ...]]:
-    """Valid tiles (in bytes, then SMALL_BATCH) that differ in a few numbers."""
+    """Valid tiles (in bytes, then SMALL_BATCH) near `first`."""
     in_bytes, tk, tr, r, staged, tokens, ahead = first
     most_rows, most_ahead = _most(weight, bool(in_bytes))
     found: list[tuple[int, ...]] = []
     for numbers in (
-        (tr, r, staged, 2 * tokens, ahead), (tr, r, staged, tokens // 2, ahead), (tr, r, 1 - staged, tokens, ahead),
+        (tr, r, staged, 2 * tokens, ahead), (tr, r, staged, tokens // 2, ahead), (tr, r, 1 - staged, tokens, staged),
         (tr, 2 * r, staged, tokens, ahead), (tr // 2, 2 * r, staged, tokens, ahead),
         (tr, r // 2, staged, tokens, ahead), (2 * tr, r // 2, staged, tokens, ahead),
-        (2 * tr, r // 2, 1 - staged, tokens, ahead), (tr, r // 2, staged, 2 * tokens, ahead),
-        (2 * tr, r // 2, 1, 2 * tokens, 1), (tr, r, staged, tokens, ahead // 2), (tr, r, staged, tokens, ahead + 1),
+        (2 * tr, r // 2, 1 - staged, tokens, staged), (tr, r // 2, staged, 2 * tokens, ahead),
+        (2 * tr, r // 2, 1, 2 * tokens, 0), (tr, r, staged, tokens, ahead // 2), (tr, r, staged, tokens, ahead + 1),
     ):  # fmt: skip
         tile = dict(zip(SMALL_BATCH, (tk, *numbers), strict=True))
         valid = 1 <= tile["R"] <= most_rows and LEAST_TOKENS <= tile["TOKENS"] <= MOST_TOKENS
         valid = valid and tile["TR"] * tile["R"] % 4 == 0  # RoPE rotates four rows
-        valid = valid and tile["AHEAD"] <= most_ahead
+        valid = valid and tile["AHEAD"] <= (0 if tile["STAGED"] else most_ahead)
         stages = not tile["STAGED"] or (in_bytes and not rounded and valid and _stages(device, weight, tile))
         if valid and stages and _fits(device, weight, tile, rounded):
             found.append((in_bytes, *tile.values()))
@@ -160,7 +160,7 @@ def alternatives(device: Device, weight: Weight, first: tuple[int, ...], rounded
 def fits_beside(device: Device, weight: Weight) -> bool:
     """Whether workgroups of both kernels that multiply with a matrix can compute lib/low_rank_input.wgsl.
 
-    They need LOW_RANK_LANES threads, workgroup memory for two sums of each part of a row, and a grid of one dimension.
+    They need LOW_RANK_LANES threads, workgroup memory for two sums of each part of a row, and one line of workgroups.
     """
     in_bytes = tiles.dot8(device, weight)
     one = tiles.matvec(device, weight, in_bytes)
@@ -172,8 +172,7 @@ def fits_beside(device: Device, weight: Weight) -> bool:
         more = 8 * several["TK"] * several["TR"] // min(LOW_RANK_LANES, max(1, device.subgroup))
         used = max(used, _sum_bytes(device, several, 1) + more)
     rows = min(tile["TR"] * tile["R"] for tile in (one, several))
-    slices = MAX_SMALL_BATCH // several["TOKENS"]
-    fits = used <= device.max_workgroup_storage and weight.rows * slices <= tiles.MAX_WORKGROUPS // 2 * rows
+    fits = used <= device.max_workgroup_storage and weight.rows <= tiles.MAX_WORKGROUPS // 2 * rows
     return fits and min(threads, several["TK"] * several["TR"]) >= LOW_RANK_LANES
 
 

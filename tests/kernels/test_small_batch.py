@@ -142,6 +142,24 @@ def test_products_of_bytes(bench: Bench, type: Q, cols: int, rows: int, places: 
         assert (gpu[name][n:] == bench.data[name][n:]).all() or np.isnan(gpu[name][n:].view(np.float32)).all()
 
 
+@in_turn("type, dot8, rows, cols", [(Q.Q4_0, True, 260, 1312), (Q.Q4_0, True, 31, 256), (Q.Q8_0, False, 33, 320)])
+def test_a_grid_for_more_tokens_than_the_batch_has(bench: Bench, type: Q, dot8: bool, rows: int, cols: int) -> None:
+    """Prompt lookup dispatches for eight, before it is known how many it drafts."""
+    bench = Bench(bench.page, replace(bench.device, dot8=dot8, software=False))
+    ops = bench.begin(Setup(batch=MAX_SMALL_BATCH, n=3, places=FIVE[:3]))
+    x, y = ops.rows("x", cols), ops.rows("y", rows)
+    for b in (x, y):
+        bench.fill(b)[3:] = np.nan
+    weight = matrix(bench, type, "w", rows, cols, tame=True)
+    ops.linear(x, weight, None, y)
+    normed = ops.normed_stack("z", x, Projection([weight], None, bench.vector("norm", cols), EPS))
+    bench.n = SHORT_BATCH
+    gpu, host = bench.run(ops)
+    for b in (y, normed):
+        check(bench, gpu[b.name][:3, :rows], host[b.name][:3, :rows], 1e-6)
+        assert np.isnan(gpu[b.name][3:]).all()
+
+
 @in_turn(
     "type, dot8, cols, measured",
     [

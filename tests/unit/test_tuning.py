@@ -149,18 +149,21 @@ def test_a_measured_small_batch_needs_the_threads_per_row_that_it_was_measured_w
 
 
 def test_alternatives_of_small_batches_fit() -> None:
-    weight = Weight("w", Q.Q4_K, 512, 4096, (("w", 0, 512),))
-    for tile in ((1, 8, 16, 1, 1, 8, 1), (1, 64, 4, 4, 0, 2, 1), (0, 16, 4, 2, 0, 4, 0), (1, 4, 64, 1, 0, 8, 0)):
+    pairs, single = (Weight("w", type, 512, 4096, (("w", 0, 512),)) for type in (Q.Q4_K, Q.Q4_0))
+    for weight, tile in (
+        (pairs, (1, 8, 16, 1, 1, 8, 0)), (pairs, (1, 64, 4, 2, 0, 2, 1)), (pairs, (0, 16, 4, 2, 0, 4, 0)),
+        (pairs, (1, 4, 64, 1, 0, 8, 0)), (single, (1, 32, 4, 4, 0, 4, 2)),
+    ):  # fmt: skip
         found = small_batch_tiles.alternatives(GPU, weight, tile, rounded=False)
         assert {staged for *_, staged, _, _ in found} == ({0, 1} if tile[0] and tile[1] <= 32 else {0})
         assert len({tokens for *_, tokens, _ in found}) > 1
-        for in_bytes, tk, tr, r, _, tokens, ahead in found:
+        for in_bytes, tk, tr, r, staged, tokens, ahead in found:
             assert tokens in (2, 4, 8)
-            assert ahead <= (2 if in_bytes else 0)
+            assert ahead <= (2 if weight is single and not staged else 1 if in_bytes and not staged else 0)
             assert (in_bytes, tk) == tile[:2]
             assert tr * r % 4 == 0
             assert 32 <= tk * tr <= GPU.max_threads
-            assert 1 <= r <= 4
+            assert 1 <= r <= (2 if weight is pairs and in_bytes else 4)
 
 
 def test_a_small_gain_keeps_the_default() -> None:

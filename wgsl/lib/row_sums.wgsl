@@ -1,6 +1,6 @@
-// Sums of SLOTS numbers over the TK threads of a row, a power of two. Every thread puts its parts; after a barrier, any thread
-// can get a sum. With subgroups, lanes first add within the smallest subgroup size of the device: in the same order for
-// each sum, however many there are.
+// Sums of SLOTS numbers over the TK threads of a row. TK is a power of two. Every thread puts its parts; after a barrier, any
+// thread can get a sum. With subgroups, lanes first add within the smallest subgroup size of the device: in the same order
+// for each sum, however many there are.
 #param TOKENS // that the R rows of a thread are multiplied with
 #param LOW_RANK_THREADS // threads beyond those of the TR rows, which put nothing
 #if SG
@@ -38,8 +38,8 @@ fn sum_put(slot: u32, part: f32, tk: u32, tr: u32) {
 #endif
 }
 
-// The same of the first R * TOKENS sums, a power of two. Two lanes share the work: each keeps half of the sums, and gets the
-// other one's parts of them. Eight sums of 32 lanes take 9 shuffles in place of 40.
+// Puts the parts of the first R * TOKENS sums (a power of two) by recursive halving: in each step, two lanes exchange their parts
+// of half of the sums. Eight sums of 32 lanes take 9 shuffles in place of 40.
 fn sums_put(parts: array<f32, R * TOKENS>, tk: u32, tr: u32) {
 #if SG
   var sums = parts;

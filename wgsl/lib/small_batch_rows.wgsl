@@ -145,7 +145,6 @@ fn multiply(index: u32, m0: u32, t: u32, rows: u32, y_row: u32) {
   if (base >= rows) { // beyond the last row, for all threads
     return;
   }
-  let n = min(max(count(), m0) - m0, TOKENS);
 #if LOOPED
   var sums = array<f32, SLOTS>(); // explicit zeros
 #else
@@ -174,6 +173,13 @@ fn multiply(index: u32, m0: u32, t: u32, rows: u32, y_row: u32) {
   var w${i}_${r} = w_fetch(row${r}, min(tk + ${i}u * TK, UNITS - 1u));
 #endfor
 #endfor
+#endif
+  let tokens = count();
+  if (m0 >= tokens) { // the grid is for more. Uniform: state does not change within a dispatch
+    return;
+  }
+  let n = min(tokens - m0, TOKENS);
+#if DOT8
 #if ROUNDS
   round_tokens(m0, n, t, base == 0u && y_row == p.row0);
   workgroupBarrier();
