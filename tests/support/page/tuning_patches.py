@@ -31,7 +31,7 @@ def one_matrix_and_bad_tiles() -> Iterator[None]:
         patched(tiles, alternatives=lambda device, weight, tile: list(TILES)),
         patched(
             small_batch_tiles,
-            alternatives=lambda device, weight, tile, rounded: [(*tile[:2], tile[2] // 2, 2 * tile[3], 0, tile[5])],
+            alternatives=lambda device, weight, tile, rounded: [(*tile[:2], tile[2] // 2, 2 * tile[3], 0, *tile[5:])],
         ),
     ):
         yield
