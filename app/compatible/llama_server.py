@@ -64,7 +64,7 @@ def infill(body: Json) -> Converted:
         "model",
         text(body, "prompt") or "",
         tuple(files),
-        shorten=True,
+        truncate=True,
     )
     others = {name: value for name, value in body.items() if name not in _GAP}
     return completion(others | {"prompt": gap.prefix + gap.prompt}, [gap])
