@@ -35,21 +35,27 @@ class EmbeddingRequest:
     dimensions: int | None = None
     as_base64: bool = False
     truncate: bool = False  # shorten what is longer than the context
+    param: str = "input"  # the field of the inputs, for errors
 
 
 @dataclass(frozen=True)
 class RankRequest:
-    """A checked request for a ranking. `returned`: the answer has the documents, too."""
+    """A checked request for a ranking. `return_documents`: the answer has the documents, too."""
 
     query: str
     documents: list[str]
     top_n: int
-    returned: bool = False
-    as_list: bool = False  # the answer is a list, in the form of Text Embeddings Inference
+    return_documents: bool = False
+    tei: bool = False  # the request and its answer, a list, have the form of Text Embeddings Inference
+
+    @property
+    def param(self) -> str:
+        """The field of the documents, for errors."""
+        return "texts" if self.tei else "documents"
 
 
-def embedding_request(body: Any) -> EmbeddingRequest:
-    """Check a request for embeddings."""
+def embedding_request(body: Any, param: str = "input") -> EmbeddingRequest:
+    """Check a request for embeddings. `param`: the client's name of `input`, for errors."""
     body = _fields(body, _EMBEDDING)
     form = body.get("encoding_format")
     if form not in (None, "float", "base64"):
@@ -58,7 +64,8 @@ def embedding_request(body: Any) -> EmbeddingRequest:
             "invalid_value" if isinstance(form, str) else "invalid_type",
             param="encoding_format",
         )
-    return EmbeddingRequest(_inputs(body.get("input")), _positive(body, "dimensions"), form == "base64")
+    inputs = _inputs(body.get("input"), param)
+    return EmbeddingRequest(inputs, _positive(body, "dimensions"), form == "base64", param=param)
 
 
 def rank_request(body: Any) -> RankRequest:
@@ -67,20 +74,23 @@ def rank_request(body: Any) -> RankRequest:
     `texts` in place of `documents` asks for the answer of Text Embeddings Inference, as in llama.cpp.
     """
     body = _fields(body, _RANKING)
-    as_list = body.get("documents") is None and body.get("texts") is not None
-    query, documents = body.get("query"), body.get("texts" if as_list else "documents")
+    tei = body.get("texts") is not None
+    if tei and body.get("documents") is not None:
+        raise WispError("Give documents or texts, not both.", "invalid_value", param="texts")
+    param = "texts" if tei else "documents"
+    query, documents = body.get("query"), body.get(param)
     if not isinstance(query, str):
         raise WispError("query must be a string.", "invalid_type", param="query")
     if not isinstance(documents, list):
-        raise WispError("documents must be a list of texts.", "invalid_type", param="documents")
+        raise WispError(f"{param} must be a list of texts.", "invalid_type", param=param)
     if not documents:
-        raise WispError("documents is empty.", "invalid_value", param="documents")
+        raise WispError(f"{param} is empty.", "invalid_value", param=param)
     texts: list[Any] = [d.get("text") if isinstance(d, dict) else d for d in documents]
     for i, text in enumerate(texts):
         if not isinstance(text, str):
-            raise WispError(f"documents[{i}] must be a text.", "invalid_type", param=f"documents[{i}]")
-    returned = boolean(body, "return_text" if as_list else "return_documents")
-    return RankRequest(query, texts, min(_positive(body, "top_n") or len(texts), len(texts)), returned, as_list)
+            raise WispError(f"{param}[{i}] must be a text.", "invalid_type", param=f"{param}[{i}]")
+    return_documents = boolean(body, "return_text" if tei else "return_documents")
+    return RankRequest(query, texts, min(_positive(body, "top_n") or len(texts), len(texts)), return_documents, tei)
 
 
 def _fields(body: Any, known: tuple[str, ...]) -> dict[str, Any]:
@@ -102,16 +112,16 @@ def _positive(body: dict[str, Any], name: str) -> int | None:
     return value
 
 
-def _inputs(value: Any) -> list[str | list[int]]:
-    """Check `input`: a text, a list of ids, or a list of either."""
+def _inputs(value: Any, param: str) -> list[str | list[int]]:
+    """Check inputs: a text, a list of ids, or a list of either. `param`: their field."""
     if isinstance(value, str) or _are_ids(value):
         value = [value]
     if not isinstance(value, list):
-        raise WispError("input must be a text, a list of token ids, or a list of them.", "invalid_type", param="input")
+        raise WispError(f"{param} must be a text, a list of token ids, or a list of them.", "invalid_type", param=param)
     if not 0 < len(value) <= MAX_INPUTS:
-        raise WispError(f"input must have from 1 to {MAX_INPUTS} items.", "invalid_value", param="input")
+        raise WispError(f"{param} must have from 1 to {MAX_INPUTS} items.", "invalid_value", param=param)
     for i, one in enumerate(value):
-        name = f"input[{i}]" if len(value) > 1 else "input"
+        name = f"{param}[{i}]" if len(value) > 1 else param
         if one in ("", []):
             raise WispError(f"{name} is empty.", "invalid_value", param=name)
         if not isinstance(one, str) and not _are_ids(one):
@@ -140,7 +150,7 @@ async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict
             param="dimensions",
         )
     pooling = "mean" if engine.embeddings.pooling == "none" else engine.embeddings.pooling
-    sequences = _Sequences(_tokenized(model, request.inputs, request.truncate), job)
+    sequences = _Sequences(_tokenized(model, request), job)
     data: list[dict[str, Any]] = []
     async with aclosing(engine.embeddings.all(sequences, pooling)) as results:
         async for found in results:
@@ -153,14 +163,14 @@ async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict
     return {"object": "list", "data": data, "model": model.id, "usage": usage}
 
 
-def _tokenized(model: Loaded, inputs: list[str | list[int]], truncate: bool) -> Iterator[list[int]]:
+def _tokenized(model: Loaded, request: EmbeddingRequest) -> Iterator[list[int]]:
     """The checked token ids of each input."""
     longest = model.engine_or_error().context_length
-    for i, one in enumerate(inputs):
-        name = f"input[{i}]" if len(inputs) > 1 else "input"
+    for i, one in enumerate(request.inputs):
+        name = f"{request.param}[{i}]" if len(request.inputs) > 1 else request.param
         ids = model.tokenizer.encode(one, True, True) if isinstance(one, str) else one
         model.check_ids(ids, name)
-        if truncate and len(ids) > longest:
+        if request.truncate and len(ids) > longest:
             ids = _shortened(ids, longest, model.tokenizer.encode("", True, True))
         _check_length(model.engine_or_error(), ids, name)
         yield ids
@@ -193,9 +203,10 @@ async def rank(model: Loaded, request: RankRequest, job: Job) -> Any:
             scores += [labels[0] for labels in rows]
     order = sorted(range(len(scores)), key=lambda i: -scores[i])[: request.top_n]
     texts = request.documents
-    if request.as_list:
-        return [{"index": i, "score": scores[i]} | ({"text": texts[i]} if request.returned else {}) for i in order]
-    documents = [{"document": {"text": texts[i]}} if request.returned else {} for i in order]
+    if request.tei:
+        said = [{"text": texts[i]} if request.return_documents else {} for i in order]
+        return [{"index": i, "score": scores[i]} | text for i, text in zip(order, said, strict=True)]
+    documents = [{"document": {"text": texts[i]}} if request.return_documents else {} for i in order]
     return {
         "object": "list",
         "results": [
@@ -210,7 +221,7 @@ def _pairs(model: Loaded, request: RankRequest) -> Iterator[list[int]]:
     """The checked prompt of each document."""
     for i, document in enumerate(request.documents):
         ids = rank_prompt(model, request.query, document)
-        _check_length(model.engine_or_error(), ids, f"documents[{i}]")
+        _check_length(model.engine_or_error(), ids, f"{request.param}[{i}]")
         yield ids
 
 

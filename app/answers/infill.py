@@ -1,37 +1,42 @@
-"""Prompts that have the model fill a gap in a text (fill in the middle), in llama.cpp's layout.
+"""Prompts that have the model fill a gap in a text (fill in the middle, FIM), in llama.cpp's layout.
 
     BOS, repository's name, files, PREFIX, the text before the gap, SUFFIX, the text after it, MIDDLE
 
-The marks are control tokens of the vocabulary; models of code have them. Source: tools/server/README.md of llama.cpp.
+Unlike llama.cpp, which has the files before it, BOS comes first. The FIM tokens (PREFIX, SUFFIX, MIDDLE) are control
+tokens of the vocabulary; models of code have them. Source: tools/server/README.md of llama.cpp.
 """
 
 from app.models.loaded import Loaded
 from app.openai.fields import unsupported
 from app.openai.messages import Infill
 
-_MARKS = {"fim_pre": "before the gap", "fim_suf": "after the gap", "fim_mid": "of the gap"}
-_BETWEEN = "\n\n--- snippet ---\n\n"  # before a file, where the vocabulary has no mark for that
+_FIM_TOKENS = ("fim_pre", "fim_suf", "fim_mid")
+_BETWEEN = "\n\n--- snippet ---\n\n"  # before a file, where the vocabulary has no fim_sep
 _REPOSITORY, _FILE = "myproject\n", "filename\n"  # llama.cpp's names for what a request does not name
 
 
-def encode(model: Loaded, infill: Infill, most: int | None) -> list[int]:
-    """The ids of a prompt. `most`: what is longer is shortened: what is far from the gap is left out, files first."""
+def encode(model: Loaded, infill: Infill, most: int | None) -> tuple[list[int], int]:
+    """Token ids of a FIM prompt, and the number of tokens left out.
+
+    Above `most` tokens, drops files first, then the text farthest from the gap.
+    """
     tokenizer = model.tokenizer
-    marks = [tokenizer.vocab.special(name) for name in _MARKS]
-    if None in marks:
-        lacking = next(where for mark, where in zip(marks, _MARKS.values(), strict=True) if mark is None)
-        text = f"{model.id} cannot fill gaps: its vocabulary has no mark for the text {lacking}. Use a model of code."
+    tokens = {name: tokenizer.vocab.special(name) for name in _FIM_TOKENS}
+    if lacking := next((name for name, token in tokens.items() if token is None), None):
+        text = f"{model.id} cannot fill gaps: its vocabulary has no FIM token {lacking}. Use a model of code."
         raise unsupported(text, infill.param)
-    before, after, middle = (mark for mark in marks if mark is not None)
+    before, after, middle = (token for token in tokens.values() if token is not None)
     begin = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
     prefix, typed, suffix = map(tokenizer.encode, (infill.prefix, infill.prompt, infill.suffix))
     files = _files(model, infill)
+    whole = len(files) + len(prefix) + len(suffix)
     if most is not None:
-        left = max(0, most - len(begin) - len(marks) - len(typed))
+        left = max(0, most - len(begin) - len(tokens) - len(typed))
         prefix, suffix = _shortened(prefix, suffix, left)
         left -= len(prefix) + len(suffix)
         files = files[max(0, len(files) - left) :]
-    return [*begin, *files, before, *prefix, *typed, after, *suffix, middle]
+    ids = [*begin, *files, before, *prefix, *typed, after, *suffix, middle]
+    return ids, whole - len(files) - len(prefix) - len(suffix)
 
 
 def _shortened(prefix: list[int], suffix: list[int], most: int) -> tuple[list[int], list[int]]:

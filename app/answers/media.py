@@ -58,7 +58,7 @@ async def of_parts(model: Loaded, parts: list[MediaPart], fetch: Fetch) -> Reque
         try:
             media.media.append(await projector.prepared(part.data or await fetch(part.address)))
         except WispError as error:
-            raise WispError(error.message, error.code, error.type, part.path) from None
+            raise error.reworded(error.message, part.path) from None
     return media
 
 
@@ -68,7 +68,7 @@ def check_sees(model: Loaded, path: str) -> None:
     try:
         projector.need_vision()
     except WispError as error:
-        raise WispError(error.message, error.code, error.type, path) from None
+        raise error.reworded(error.message, path) from None
 
 
 def projector_of(model: Loaded, path: str) -> LoadedProjector:

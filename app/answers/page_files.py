@@ -12,7 +12,7 @@ from app.models.loaded import Loaded
 from app.openai.fields import Json
 from app.openai.pdf import with_pdf_texts
 from app.openai.requests import chat_request
-from app.openai.video import Frame, before_reading, with_frames
+from app.openai.video import Frame, with_frames, without_videos
 from py_engine.generate.request_queue import Job
 
 
@@ -34,11 +34,11 @@ async def with_files_read(
 ) -> Json:
     """A chat's body with texts and pictures in place of its PDF files and videos. An abort ends the reading.
 
-    Reading a video takes seconds, so all else is checked before it: the request, and whether its model sees.
+    Reading a video takes seconds, so the request's fields, and whether its model sees, are checked before it.
     `held`: the model that the request names.
     """
     body = await job.run(with_pdf_texts(body, page.read_pdf))
-    if (found := before_reading(body)) is not None:
+    if (found := without_videos(body)) is not None:
         others, path = found
         chat_request(others)
         async with held() as model:

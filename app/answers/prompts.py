@@ -153,7 +153,7 @@ def broken(model: Loaded, value: Any) -> Any:
 
 def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[int] | MixedPrompt | Infill) -> Prompt:
     """The prompt of a completion, from one of the request's prompts."""
-    tokenizer = model.tokenizer
+    tokenizer, dropped, capacity = model.tokenizer, 0, _prompt_capacity(model, request)
     if isinstance(prompt, str):
         ids, text = model.ended(tokenizer.encode_prompt(prompt)), prompt
     elif isinstance(prompt, MixedPrompt):
@@ -161,8 +161,8 @@ def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[
         ids, _ = pieces.encode(model, parts)
         text = tokenizer.decode(ids) if request.echo else ""
     elif isinstance(prompt, Infill):
-        shorten = prompt.shorten or request.truncate
-        ids, text = infill.encode(model, prompt, _prompt_capacity(model, request) if shorten else None), ""
+        most = capacity if prompt.truncate or request.truncate else None
+        (ids, dropped), text = infill.encode(model, prompt, most), ""
     else:
         model.check_ids(prompt, "prompt")
         ids, text = prompt, tokenizer.decode(prompt) if request.echo else ""
@@ -170,10 +170,10 @@ def of_completion(model: Loaded, request: CompletionRequest, prompt: str | list[
         ids = [tokenizer.bos_id]
     if not ids:
         raise WispError("prompt is empty, and this model has no token to start with.", "invalid_value", param="prompt")
-    keep, dropped, capacity = int(ids[0] == tokenizer.bos_id), 0, _prompt_capacity(model, request)
-    if request.truncate and len(ids) > capacity:
-        dropped = len(ids) - capacity
-        ids = [*ids[:keep], *ids[keep + dropped :]]
+    keep = int(ids[0] == tokenizer.bos_id)
+    if request.truncate and (excess := len(ids) - capacity) > 0:
+        dropped += excess
+        ids = [*ids[:keep], *ids[keep + excess :]]
     _check_fits(model, ids, "prompt")
     return Prompt(ids, text, keep, dropped)
 

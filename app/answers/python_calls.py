@@ -84,7 +84,7 @@ class PythonCallParser(CallParser):
 
     def __init__(self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool]) -> None:
         super().__init__(syntax.arguments.with_json(syntax), new_id, tools)
-        self._first_heads.append(syntax.opening + syntax.head)
+        self._first_heads += [syntax.opening + syntax.head, syntax.head]  # the bracket may be missing
         name = r"\s*+(?P<name>[\w.:-]+)\s*+\("
         self._first_call, self._next_call = re.compile(r"\s*+\[?" + name), re.compile(r"\s*+," + name)
         self._key, self._call_end = re.compile(r"[\s,]*+(?P<name>\w+)\s*+="), re.compile(r"[\s,]*+\)")

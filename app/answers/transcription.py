@@ -31,7 +31,7 @@ async def sound_of(model: Loaded, data: bytes) -> Sound:
             raise bad_media("it is a picture; a transcription needs sound")
         sound = await projector.prepared(data)
     except WispError as error:
-        raise WispError(error.message, error.code, error.type, "file") from None
+        raise error.reworded(error.message, "file") from None
     assert isinstance(sound, Sound)
     return sound
 

@@ -69,7 +69,7 @@ def _chat(body: Json) -> ChatRequest:
     except WispError as error:
         for name, renamed in _RENAMED:
             if (error.param or "").split(".")[0] == name:
-                raise WispError(error.message.replace(name, renamed), error.code, error.type, renamed) from None
+                raise error.reworded(error.message.replace(name, renamed), renamed) from None
         raise
 
 

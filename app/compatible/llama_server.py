@@ -64,7 +64,7 @@ def infill(body: Json) -> Converted:
         "model",
         text(body, "prompt") or "",
         tuple(files),
-        shorten=True,
+        truncate=True,
     )
     others = {name: value for name, value in body.items() if name not in _GAP}
     return completion(others | {"prompt": gap.prefix + gap.prompt}, [gap])
@@ -112,11 +112,15 @@ def embeddings_request(body: Body) -> tuple[Body, int]:
     if norm == -1:
         raise unsupported("embd_normalize: -1 is not supported: embeddings are normalised here.", "embd_normalize")
     request = {name: value for name, value in body.items() if name not in ("content", "embd_normalize")}
-    if body.get("input") is None:
-        request["input"] = body.get("content")
+    request["input"] = body.get(text_field(body))
     if request.get("encoding_format") == "base64":
         raise unsupported("encoding_format is not supported here; /v1/embeddings has it.", "encoding_format")
     return request, 2 if norm is None else norm
+
+
+def text_field(body: Body) -> str:
+    """The field of a request to /embeddings that has its texts."""
+    return "content" if body.get("input") is None and body.get("content") is not None else "input"
 
 
 def begins_answer(body: Body) -> bool:

@@ -141,7 +141,7 @@ class CompatibleHandlers(Handlers):
         """Embed texts, each pooled."""
         body = _object(fields.get("request"))
         given, norm = llama_server.embeddings_request(body)
-        request = embeddings.embedding_request(given)
+        request = embeddings.embedding_request(given, llama_server.text_field(body))
         async with self.alone(body, call) as model:
             return llama_server.embedded(await embeddings.embeddings(model, request, call.job), norm)
 

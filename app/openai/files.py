@@ -24,7 +24,7 @@ def file_part(part: dict[str, Json], path: str) -> dict[str, Json]:
     try:
         name, data = (text(given, field) for field in _FIELDS[:2])
     except WispError as error:
-        raise WispError(f"{where}.{error.message}", error.code, error.type, f"{where}.{error.param}") from None
+        raise error.reworded(f"{where}.{error.message}", f"{where}.{error.param}") from None
     if data is None:
         raise unsupported(f"{where} has no file_data: this engine stores and fetches no files; send the file.", where)
     return {"type": "text", "text": _named(name, _text(bytes_of(data, f"{where}.file_data"), where)), "untrusted": True}

@@ -22,7 +22,7 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
     "n_cache_reuse": (0,),
 }
 # Further ones, which the settings in answers leave out.
-_UNSAID: dict[str, tuple[Json, ...]] = {
+_NEUTRAL_UNLISTED: dict[str, tuple[Json, ...]] = {
     "reasoning_budget_tokens": (-1,),
     "reasoning_control": (False,),
     "parse_tool_calls": (True,),
@@ -30,7 +30,7 @@ _UNSAID: dict[str, tuple[Json, ...]] = {
     "grammar_lazy": (False,),
     "echo": (False,),
 }
-NOT_IMPLEMENTED = frozenset({*_NEUTRAL, *_UNSAID})
+NOT_IMPLEMENTED = frozenset({*_NEUTRAL, *_NEUTRAL_UNLISTED})
 _OF_NEUTRAL = frozenset(["mirostat_tau", "mirostat_eta", "adaptive_decay"])  # of parameters that are off
 NEUTRAL_VALUES: Body = {
     name: values[0] for name, values in _NEUTRAL.items() if name not in ("tfs_z", "penalize_newline", "n_cache_reuse")
@@ -57,7 +57,7 @@ def same(value: Json, other: Json) -> bool:
 
 def changes_nothing(name: str, value: Json) -> bool:
     """Whether a parameter that is not implemented has no effect with this value."""
-    neutrals = _NEUTRAL.get(name) or _UNSAID.get(name, ())
+    neutrals = _NEUTRAL.get(name) or _NEUTRAL_UNLISTED.get(name, ())
     return value is None or name in _OF_NEUTRAL or any(same(value, neutral) for neutral in neutrals)
 
 

@@ -33,7 +33,7 @@ class Infill:
     """The prompt of a completion that fills a gap in a text.
 
     `files`: (name, text) of others, before it; None: not even the names of its repository and file. `prompt`: text
-    between `prefix` and the gap. `shorten`: what the context does not hold is left out. `param`: for errors.
+    between `prefix` and the gap. `truncate`: what the context does not hold is left out. `param`: for errors.
     """
 
     prefix: str
@@ -41,7 +41,7 @@ class Infill:
     param: str
     prompt: str = ""
     files: tuple[tuple[str, str], ...] | None = None
-    shorten: bool = False
+    truncate: bool = False
 
 
 CompletionPrompt = str | list[int] | MixedPrompt | Infill | PromptWithMedia

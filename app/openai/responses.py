@@ -75,7 +75,7 @@ def _chat_request(body: Json) -> ChatRequest:
         for chat_name, name in _RENAMED:
             if param.startswith(chat_name):
                 renamed = name + param[len(chat_name) :]
-                raise WispError(error.message.replace(param, renamed), error.code, error.type, renamed) from None
+                raise error.reworded(error.message.replace(param, renamed), renamed) from None
         raise
 
 

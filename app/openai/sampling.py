@@ -28,9 +28,8 @@ def sampling(body: Body, logprobs: int) -> tuple[Sampling, TextParameters]:
     """Return the parameters, and those given as text. `logprobs`: alternatives per token, -1: no logprobs."""
     ids, texts = _bias(body.get("logit_bias"))
     given = {name: _value(body, name, PARAMETERS[name]) for name in PARAMETERS if body.get(name) is not None}
-    if (
-        body.get("repetition_penalty") is not None
-    ):  # vLLM's: of all tokens before, where repeat_penalty has the last ones
+    if body.get("repetition_penalty") is not None:
+        # vLLM's: of all tokens before, where repeat_penalty has the last ones.
         found = _value(body, "repetition_penalty", PARAMETERS["repeat_penalty"])
         given = {"repeat_penalty": found, "repeat_last_n": -1} | given
     if given.get("seed") == RANDOM_SEED:

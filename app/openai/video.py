@@ -8,98 +8,110 @@ after its time, such as "[0m2.50s]".
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from itertools import chain
 
-from app.openai.fields import Json, integer, number, wrong_type, wrong_value
+from app.openai.fields import Body, Json, integer, number, wrong_type, wrong_value
 from app.openai.files import MAX_FILE
 from app.openai.media import DATA, MediaPart, at_address, from_base64
 from py_engine.errors import WispError
 
 TYPES = ("input_video", "video_url")
+ROLES = ("user", "tool")  # of messages that may have videos
 FPS, NUM_FRAMES = 1.0, 16  # vLLM's names
 MAX_FRAMES = 128  # of a video
 MAX_VIDEOS = 4  # of a request
 
+Place = tuple[int, int]  # a message, and a part of its content
 Frame = tuple[float, bytes]  # seconds from the beginning, and a picture's file
 ReadVideo = Callable[[bytes, float, int], Awaitable[list[Frame]]]
 Fetch = Callable[[str], Awaitable[bytes]]
+
+
+@dataclass(frozen=True)
+class _Video:
+    """A checked part: a video's file or address, pictures a second, and the most pictures."""
+
+    path: str
+    source: MediaPart
+    fps: float
+    most: int
 
 
 async def with_frames(body: Json, fetch: Fetch, read: ReadVideo) -> Json:
     """A chat's body with pictures in place of the videos of users and tools. Other malformed parts stay as they are.
 
     `read`: (file, pictures a second, most pictures) -> frames; ValueError with the reason where it cannot be read.
+    Reading takes seconds, so the fields of all videos are checked before the first is read.
     """
-    messages = body.get("messages") if isinstance(body, dict) else None
-    if not isinstance(body, dict) or not isinstance(messages, list):
-        return body
-    if sum(map(_count, messages)) > MAX_VIDEOS:
+    parts = _parts(body)
+    if len(parts) > MAX_VIDEOS:
         raise wrong_value(f"messages has more than {MAX_VIDEOS} videos, the most that a request may have.", "messages")
-    shown = [await _message(message, f"messages[{i}]", fetch, read) for i, message in enumerate(messages)]
-    return {**body, "messages": shown}
+    videos = {place: _checked(part, _path(place, part)) for place, part in parts.items()}
+    frames = {place: await _frames(video, fetch, read) for place, video in videos.items()}
+    return _replaced(body, frames) if frames else body
 
 
-def before_reading(body: Json) -> tuple[Json, str] | None:
+def without_videos(body: Json) -> tuple[Json, str] | None:
     """A body whose videos are texts, for a check of all else, and the path of the first video. None without videos."""
-    messages = body.get("messages") if isinstance(body, dict) else None
-    if not isinstance(body, dict) or not isinstance(messages, list):
+    parts = _parts(body)
+    if not parts:
         return None
-    paths = [
-        f"messages[{i}].content[{j}].{part['type']}"
-        for i, message in enumerate(messages)
-        if _count(message)
+    placeholder: list[Json] = [{"type": "text", "text": "[0m0.00s]"}]
+    return _replaced(body, dict.fromkeys(parts, placeholder)), next(_path(*item) for item in parts.items())
+
+
+def _parts(body: Json) -> dict[Place, dict[str, Json]]:
+    """The videos of users and tools."""
+    messages = body.get("messages") if isinstance(body, dict) else None
+    return {
+        (i, j): part
+        for i, message in enumerate(messages if isinstance(messages, list) else [])
+        if isinstance(message, dict) and message.get("role") in ROLES and isinstance(message.get("content"), list)
         for j, part in enumerate(message["content"])
-        if _is_video(part)
-    ]
-    return ({**body, "messages": list(map(_with_texts, messages))}, paths[0]) if paths else None
+        if isinstance(part, dict) and part.get("type") in TYPES
+    }
 
 
-def _with_texts(message: Json) -> Json:
-    if not _count(message):
-        return message
-    text = {"type": "text", "text": "[0m0.00s]"}
-    return {**message, "content": [text if _is_video(part) else part for part in message["content"]]}
+def _path(place: Place, part: dict[str, Json]) -> str:
+    return f"messages[{place[0]}].content[{place[1]}].{part['type']}"
 
 
-def _count(message: Json) -> int:
-    content = message.get("content") if isinstance(message, dict) else None
-    return sum(map(_is_video, content)) if isinstance(content, list) else 0
+def _replaced(body: Body, parts: dict[Place, list[Json]]) -> Body:
+    """The body with these parts in place of its videos."""
+    messages = list(body["messages"])
+    for i in {i for i, _ in parts}:
+        content = [parts.get((i, j), [part]) for j, part in enumerate(messages[i]["content"])]
+        messages[i] = {**messages[i], "content": list(chain.from_iterable(content))}
+    return {**body, "messages": messages}
 
 
-def _is_video(part: Json) -> bool:
-    return isinstance(part, dict) and part.get("type") in TYPES
-
-
-async def _message(message: Json, path: str, fetch: Fetch, read: ReadVideo) -> Json:
-    content = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(message, dict) or not isinstance(content, list) or message.get("role") not in ("user", "tool"):
-        return message
-    parts: list[Json] = []
-    for j, part in enumerate(content):
-        if _is_video(part):
-            parts += await _frames(part, f"{path}.content[{j}]", fetch, read)
-        else:
-            parts.append(part)
-    return {**message, "content": parts}
-
-
-async def _frames(part: dict[str, Json], path: str, fetch: Fetch, read: ReadVideo) -> list[Json]:
-    """The parts that replace a video: for each picture, a text with its time, then the picture."""
+def _checked(part: dict[str, Json], path: str) -> _Video:
     given = part.get(part["type"])
     if not isinstance(given, dict):
-        raise wrong_type(f"{path}.{part['type']}", "an object", given)
-    path = f"{path}.{part['type']}"
+        raise wrong_type(path, "an object", given)
     try:
         fps = number(given, "fps", 0.01, 60.0, FPS)
         most = integer(given, "num_frames", 1, MAX_FRAMES) or NUM_FRAMES
     except WispError as error:
-        raise WispError(f"{path}.{error.message}", error.code, error.type, f"{path}.{error.param}") from None
-    video = _source(given, path)
-    data = video.data or await fetch(video.address)
+        raise error.reworded(f"{path}.{error.message}", f"{path}.{error.param}") from None
+    source = _source(given, path)
+    _check_size(source.data, path)
+    return _Video(path, source, fps, most)
+
+
+def _check_size(data: bytes, path: str) -> None:
     if len(data) > MAX_FILE:
         message = f"{path} has {len(data) >> 20} MiB; at most {MAX_FILE >> 20} are allowed. Send a shorter video."
         raise WispError(message, "media_too_large", param=path)
+
+
+async def _frames(video: _Video, fetch: Fetch, read: ReadVideo) -> list[Json]:
+    """The parts that replace a video: for each picture, a text with its time, then the picture."""
+    path, data = video.path, video.source.data or await fetch(video.source.address)
+    _check_size(data, path)
     try:
-        frames = await read(data, fps, most)
+        frames = await read(data, video.fps, video.most)
     except ValueError as error:
         raise WispError(f"{path} is a video that cannot be used: {error}.", "bad_media", param=path) from None
     parts: list[Json] = []

@@ -143,10 +143,13 @@ export interface Embeddings<Embedding = number[]> {
 export interface Ranking {
   object: "list";
   /** by relevance, the highest first; `index`: of the document in the request */
-  results: { index: number; relevance_score: number }[];
+  results: { index: number; relevance_score: number; document?: { text: string } }[];
   model: string;
   usage: { prompt_tokens: number; total_tokens: number };
 }
+
+/** By relevance, the highest first; `index`: of the text in the request. */
+export type TextRanking = { index: number; score: number; text?: string }[];
 
 /** The loaded models, those of the catalog, and those of other servers. */
 export interface ModelList {

@@ -22,6 +22,7 @@ import type {
   Embeddings,
   ModelList,
   Ranking,
+  TextRanking,
   TokenUsage,
 } from "./answers.d.ts";
 import type { CachedModel, Inspection } from "./model_types.d.ts";
@@ -214,16 +215,26 @@ export interface EmbeddingsRequest {
   signal?: AbortSignal | null;
 }
 
-export interface RerankRequest {
+interface RankedTexts {
   model?: string;
   query: string;
-  documents: (string | { text: string })[];
   /** default: all */
   top_n?: number | null;
-  /** the answer has the documents, too */
-  return_documents?: boolean;
   user?: string;
   signal?: AbortSignal | null;
+}
+
+export interface RerankRequest extends RankedTexts {
+  documents: (string | { text: string })[];
+  /** the answer has the documents, too */
+  return_documents?: boolean;
+}
+
+/** A ranking in the form of Text Embeddings Inference. */
+export interface TextRerankRequest extends RankedTexts {
+  texts: (string | { text: string })[];
+  /** the answer has the texts, too */
+  return_text?: boolean;
 }
 
 export interface TokenizeRequest {
@@ -329,6 +340,7 @@ export interface Api {
   };
   /** Ranks documents by their relevance to a query. */
   rerank(request: RerankRequest, options?: import("./connection.js").CallOptions): Promise<Ranking>;
+  rerank(request: TextRerankRequest, options?: import("./connection.js").CallOptions): Promise<TextRanking>;
   /** llama.cpp's /tokenize: the token ids of a text, with their pieces on request. */
   tokenization: { create: Create<TokenizeRequest> };
   /** Anthropic's Messages API; a stream has its events. */

@@ -113,6 +113,7 @@ export function startDocuments(engine) {
   };
   const errors = byId("document-errors");
   const useModel = async (/** @type {import("../retrieval/embedder.js").Chosen | null} */ chosen) => {
+    field.clear();
     error.hidden = true;
     try {
       await library.choose(chosen);

@@ -22,6 +22,7 @@ from py_engine.errors import NOT_FOUND, WispError
 Handler = Callable[[Fields, Call], Awaitable[Any]]
 
 PATHS = {kind: endpoint.path.removeprefix("v1/") for kind, endpoint in ENDPOINTS.items() if endpoint.upstream}
+LISTS = ("rerank",)  # may be answered by a list: to `texts`, as Text Embeddings Inference does
 STORE = "upstreams"
 MAX_MODELS = 2000
 # Of an answer that is not streamed. Text takes up to ten times its bytes here, since one emoji makes each character
@@ -202,7 +203,9 @@ class Upstreams:
         reply = await self._ask(upstream, "POST", path, json.dumps(body), upstream.timeout)
         try:
             if not body.get("stream") or reply.status != 200:
-                answer = await self._whole(upstream, reply, upstream.timeout)
+                answer = await self._whole(upstream, reply, upstream.timeout, lists=kind in LISTS)
+                if isinstance(answer, list):
+                    return answer
                 return upstream.marked(chunks.read(upstream, kind, answer, streamed=False))
             await self._forward_stream(kind, upstream, reply, call)
         finally:
@@ -235,8 +238,8 @@ class Upstreams:
         except asyncio.TimeoutError:  # noqa: UP041
             raise errors.silent(upstream, seconds) from None
 
-    async def _whole(self, upstream: Upstream, reply: Reply, seconds: float) -> dict[str, Any]:
-        """The whole answer as an object. Raises the error that the upstream reports."""
+    async def _whole(self, upstream: Upstream, reply: Reply, seconds: float, *, lists: bool = False) -> Any:
+        """The whole answer, an object, or with `lists` also a list. Raises the error that the upstream reports."""
         data = bytearray()
         try:
             while piece := await self._piece(upstream, reply, seconds):
@@ -257,7 +260,7 @@ class Upstreams:
             answer = None
         if reply.status >= 400 or (isinstance(answer, dict) and answer.get("error") and "object" not in answer):
             raise errors.refused(upstream, reply.status, answer, text, reply.wait_s)
-        if not isinstance(answer, dict):
+        if not isinstance(answer, (dict, list) if lists else dict):
             raise errors.unexpected(upstream, "JSON", text)
         return answer
 

@@ -119,6 +119,17 @@ def test_a_call_that_is_cut_in_its_head_is_no_content(kind: str) -> None:
                 assert len(calls_of(message)) in (begins.index(begin), begins.index(begin) + 1), text
 
 
+@pytest.mark.parametrize("head", ["[weather", "[wea", "weather", "wea"])
+def test_a_python_call_without_its_bracket_that_is_cut_is_no_content(head: str) -> None:
+    found = dialect("lfm2")
+    for seed in range(3):
+        assert not parsed(found.parser("", True), found.syntax.trigger + head, seed, cut=True)["content"]
+        (call,) = calls_of(parsed(found.parser("", True), f"{found.syntax.trigger}weather(", seed, cut=True))
+        assert call[0] == "weather"
+    other = found.syntax.trigger + "cooking"  # none of the request's tools
+    assert parsed(found.parser("", True), other, 1, cut=True)["content"] == other
+
+
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"harmony"}))
 def test_text_that_is_no_beginning_of_a_call_stays_when_the_answer_is_cut(kind: str) -> None:
     for text in ("a <", "a [", "{", "Just text", *(["Use <tool_ and <"] if kind != "llama" else [])):

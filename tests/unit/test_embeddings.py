@@ -1,6 +1,7 @@
 """Requests for embeddings and rankings, with an encoder's vocabulary and an engine that computes sums of ids."""
 
 import base64
+import re
 import struct
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import replace
@@ -201,6 +202,31 @@ async def test_an_aborted_request(model: Loaded) -> None:
 def test_bad_rerank_requests(body: dict[str, Any]) -> None:
     with pytest.raises(WispError):
         embeddings.rank_request(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"texts": "a"}, "texts"),
+        ({"texts": []}, "texts"),
+        ({"texts": ["a", 1]}, "texts[1]"),
+        ({"texts": ["a"], "documents": ["a"]}, "texts"),
+        ({"documents": ["a", 1]}, "documents[1]"),
+        ({}, "documents"),
+    ],
+)
+def test_errors_of_rankings_name_the_request_s_field(body: dict[str, Any], param: str) -> None:
+    with pytest.raises(WispError, match=re.escape(param)) as caught:
+        embeddings.rank_request({"query": "a"} | body)
+    assert caught.value.param == param
+
+
+async def test_a_text_that_is_too_long_is_named(model: Loaded) -> None:
+    fake(model).pooling = "rank"
+    request = embeddings.rank_request({"query": "hello", "texts": ["a", "hello " * 9999]})
+    with pytest.raises(WispError) as caught:
+        await embeddings.rank(model, request, Job())
+    assert caught.value.param == "texts[1]"
 
 
 async def test_rankings_with_their_documents(model: Loaded) -> None:

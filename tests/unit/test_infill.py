@@ -43,7 +43,7 @@ def model(marks: dict[str, int], **metadata: Any) -> Loaded:
 def ids_of(loaded: Loaded, most: int | None = None, **body: Any) -> list[int]:
     (gap,) = requests.infill(GAP | body).request.prompts  # type: ignore[union-attr]
     assert isinstance(gap, Infill)
-    return infill.encode(loaded, gap, most)
+    return infill.encode(loaded, gap, most)[0]
 
 
 def test_the_text_around_the_gap() -> None:
@@ -79,19 +79,20 @@ def test_what_is_far_from_the_gap_is_left_out(
     loaded = model(MARKS)
     monkeypatch.setattr(loaded.tokenizer, "encode", lambda text: [int(one) for one in text.split() if one.isdigit()])
     prefix, suffix = (" ".join(map(str, range(100, 100 + n))) for n in (before, after))
-    ids = infill.encode(loaded, Infill(prefix, suffix, "model"), most)
+    ids, dropped = infill.encode(loaded, Infill(prefix, suffix, "model"), most)
     n_before, n_after = lengths
     assert ids == [PRE, *range(100 + before - n_before, 100 + before), SUF, *range(100, 100 + n_after), MID]
+    assert dropped == before + after - n_before - n_after
     files = infill.encode(loaded, Infill("1", "2", "model", files=(("x", "7 8 9"),)), 7)
-    assert files == [8, 9, PRE, 1, SUF, 2, MID]
-    assert len(infill.encode(loaded, Infill(prefix, suffix, "model"), 0)) == 3
+    assert files == ([8, 9, PRE, 1, SUF, 2, MID], 1)
+    assert infill.encode(loaded, Infill(prefix, suffix, "model"), 0) == ([PRE, SUF, MID], before + after)
 
 
 @pytest.mark.parametrize(
     ("marks", "said"),
-    [({}, "before the gap"), ({"fim_pre": PRE}, "after the gap"), ({"fim_pre": PRE, "fim_suf": SUF}, "of the gap")],
+    [({}, "fim_pre"), ({"fim_pre": PRE}, "fim_suf"), ({"fim_pre": PRE, "fim_suf": SUF}, "fim_mid")],
 )
-def test_a_model_without_marks_says_so(marks: dict[str, int], said: str) -> None:
+def test_a_model_without_fim_tokens_says_so(marks: dict[str, int], said: str) -> None:
     with pytest.raises(WispError, match=said) as error:
         ids_of(model(marks))
     assert (error.value.code, error.value.param) == ("unsupported_parameter", "model")
@@ -153,8 +154,12 @@ async def test_long_texts_around_a_gap(page: Page) -> None:
         ("completions", {**long, "truncation": "auto"}),
         ("llama.infill", {"input_prefix": long["prompt"], "input_suffix": long["suffix"]}),
     ):
-        assert "error" not in await page.call(kind, request=request)
+        answer = await page.call(kind, request=request)
         prompt = page.engine.prompts[-1]
+        if kind == "completions":
+            counts = answer["usage"]["prompt_tokens_details"]
+            whole = sum(len(page.engine.tokenizer.encode(long[name])) for name in long)
+            assert counts["truncated_tokens"] == whole + 3 + (prompt[0] != 5) - len(prompt) > 0
         assert 90 < len(prompt) < page.engine.context_length
         assert (prompt.count(5), prompt.count(6), prompt[-1]) == (1, 1, 7)
 
@@ -186,6 +191,6 @@ def test_prompts_are_those_of_llama_cpp(marks: dict[str, int], tmp_path: Path) -
                 theirs = json.load(answer)
             (gap,) = requests.infill(body).request.prompts  # type: ignore[union-attr]
             assert isinstance(gap, Infill)
-            ids = infill.encode(loaded, gap, None)
+            ids, _ = infill.encode(loaded, gap, None)
             assert theirs["tokens_evaluated"] == len(ids)
             assert theirs["prompt"] == loaded.tokenizer.decode(ids)

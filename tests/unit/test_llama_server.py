@@ -133,6 +133,10 @@ async def test_embeddings_of_llama(page: Page) -> None:
     assert await page.call("llama.embeddings", request={"input": "a"}) == answer[:1]
     error = (await page.call("llama.embeddings", request={}))["error"]
     assert (error["code"], error["param"]) == ("invalid_type", "input")
+    error = (await page.call("llama.embeddings", request={"content": ["a", 1.5]}))["error"]
+    assert (error["code"], error["param"]) == ("invalid_type", "content[1]")
+    error = (await page.call("llama.embeddings", request={"content": "word " * 9999}))["error"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "content")
 
 
 async def test_fields_that_a_response_shall_have(page: Page) -> None:

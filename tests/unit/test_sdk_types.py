@@ -49,6 +49,7 @@ for await (const chunk of await engine.chat.completions.create({ messages, strea
   console.log(chunk.choices[0]?.delta.content?.length, text);
 const vector: number[] = (await engine.embeddings.create({ input: "Hello" })).data[0].embedding;
 const best: number = (await engine.rerank({ query: "a", documents: ["b"] })).results[0].relevance_score;
+const first: number = (await engine.rerank({ query: "a", texts: ["b"], return_text: true }))[0].score;
 const getWeather: AgentTool = {
   function: { name: "get_weather", parameters: { type: "object", properties: { city: { type: "string" } } } },
   run: async ({ city }, { signal }) => (await fetch(`/weather/${city}`, { signal })).json(),
@@ -57,7 +58,7 @@ const { message } = await engine.agents.run({ messages, tools: [getWeather] });
 const [file] = (await (await Hub.open()).files("maker/Model-GGUF")).files;
 const request: LoadRequest = { model: file.urls, sha256: file.sha256 };
 await engine.load(request).catch((error) => { if (error instanceof WispError) console.log(error.code, error.param); });
-export default { plugins: [wisp()], vector, best, message };
+export default { plugins: [wisp()], vector, best, first, message };
 """
 WRONG = {
     "await engine.load('mini');": "has no properties in common",

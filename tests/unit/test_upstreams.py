@@ -75,6 +75,14 @@ async def test_all_endpoints(page: UpstreamPage, kind: str) -> None:
     assert page.servers.asked[0][3] == {"model": "vectors", "x": 1}
 
 
+async def test_only_rankings_may_be_lists(page: UpstreamPage) -> None:
+    for kind in ("rerank", "embeddings"):
+        answer(page, kind, lambda: Reply([{"index": 0, "score": 1.5}]))
+    request = {"model": "office/vectors", "query": "a", "texts": ["b"]}
+    assert await page.call("rerank", request=request) == [{"index": 0, "score": 1.5}]
+    assert await page.code("embeddings", request=request) == "upstream_error"
+
+
 async def test_a_stream_is_passed_on(page: UpstreamPage) -> None:
     def chunk(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
         return {"model": "org/big", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}

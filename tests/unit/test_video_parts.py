@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from app.openai.files import MAX_FILE
 from app.openai.media import MediaPart, parts_of
 from app.openai.requests import chat_request
 from app.openai.video import MAX_FRAMES, MAX_VIDEOS, with_frames
@@ -89,6 +90,16 @@ def test_what_is_malformed_is_named(given: Any, code: str, param: str) -> None:
     assert (caught.value.code, caught.value.param) == (code, f"messages[0].content[1].input_video{param}")
 
 
+@pytest.mark.parametrize(
+    "given", [{"data": DATA, "fps": 0}, {}, {"data": base64.b64encode(bytes(MAX_FILE + 1)).decode()}]
+)
+def test_the_fields_of_all_videos_are_checked_before_one_is_read(given: Any) -> None:
+    asked = list[Any]()
+    with pytest.raises(WispError, match=r"content\[1\]"):
+        read(chat(VIDEO, {"type": "input_video", "input_video": given}), asked=asked)
+    assert not asked
+
+
 def test_how_many_videos_a_request_may_have() -> None:
     read(chat(*[VIDEO] * MAX_VIDEOS))
     with pytest.raises(WispError, match="videos") as caught:
@@ -125,6 +136,12 @@ def test_other_malformed_fields_stay(body: Any) -> None:
         ({"model": "none"}, None, "model_not_found", "model"),
         ({"temperature": "x"}, None, "invalid_type", "temperature"),
         ({"messages": [*chat(VIDEO)["messages"], {"role": "user"}]}, None, "invalid_type", "messages[1].content"),
+        (
+            {"messages": [*chat(VIDEO, role="system")["messages"], *chat(VIDEO)["messages"]]},
+            None,
+            "unsupported_parameter",
+            "messages[0].content[0]",
+        ),
     ],
 )
 async def test_a_request_that_is_refused_reads_no_video(
