@@ -3,6 +3,7 @@
 const MOST_SIDE = 1024; // pixels: limits a picture's bytes, also for projectors that could read more
 const QUALITY = 0.92; // of a JPEG picture
 const WAIT_MS = 30_000; // for each event: a damaged file may never have it
+const LATE_MS = 250; // that a picture may come after its place was reached
 const BEYOND = 1e7; // seconds, longer than any video: seeking there goes to the end
 
 /**
@@ -30,7 +31,9 @@ export async function framesOf(file, { fps, most }, signal) {
     const frames = [];
     for (let i = 0; i < count; i++) {
       const at = ((i + 0.5) * seconds) / count;
+      const shown = nextPicture(video);
       await reached(video, "seeked", () => (video.currentTime = at), signal);
+      await shown;
       context.drawImage(video, 0, 0, width, height);
       const blob = await new Promise((/** @type {BlobCallback} */ resolve) =>
         canvas.toBlob(resolve, "image/jpeg", QUALITY),
@@ -44,6 +47,18 @@ export async function framesOf(file, { fps, most }, signal) {
     video.load(); // frees the decoder
     URL.revokeObjectURL(url);
   }
+}
+
+/**
+ * When the video has its next picture: a busy browser may announce the place before it. A hidden page's browser announces no
+ * picture, and one may be that of the place before.
+ * @param {HTMLVideoElement} video @returns {Promise<void>}
+ */
+function nextPicture(video) {
+  return new Promise((resolve) => {
+    video.requestVideoFrameCallback?.(() => resolve());
+    video.addEventListener("seeked", () => setTimeout(resolve, LATE_MS), { once: true });
+  });
 }
 
 /** The length of a video in seconds. Recordings of a browser state it at their end only. @param {HTMLVideoElement} video @param {AbortSignal} [signal] */

@@ -29,12 +29,19 @@ export function startDocuments(engine) {
   const library = new Library({ wisp: () => engine.wisp(), pdf: () => pdfReader(dialog), changed: () => draw() });
 
   const asked = () => library.documents.length > 0 && localStorage.getItem(STORED) !== "off";
-  /** The row of a file that waits or is read. @param {import("../retrieval/library.js").Job} job */
-  const itemOf = (job) => ({
-    key: job.id,
-    state: `${job.state}`,
-    draw: () => jobItem(job, () => cancel([job])),
-  });
+  /** @type {WeakMap<import("../retrieval/library.js").Job, { number: number, element: HTMLElement }>} */
+  const rows = new WeakMap();
+  let made = 0;
+  /**
+   * The row of a file that waits or is read. It stays while its state changes: a click needs a button that stays.
+   * @param {import("../retrieval/library.js").Job} job
+   */
+  const itemOf = (job) => {
+    const row = rows.get(job) ?? { number: made++, element: jobItem(job, () => cancel([job])) };
+    rows.set(job, row);
+    say(/** @type {HTMLElement} */ (row.element.querySelector("small")), job.state);
+    return { key: job.id, state: `job ${row.number}`, draw: () => row.element };
+  };
   const draw = () => {
     const { documents, embedder } = library;
     const jobs = [...library.jobs];

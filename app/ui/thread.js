@@ -243,8 +243,10 @@ export class Thread {
 
   #follow() {
     if (!this.#rows.length) return; // the start page is shown from its beginning
-    if (this.#pinned) this.#scroller.scrollTop = this.#scroller.scrollHeight;
-    else this.#look();
+    if (this.#pinned) {
+      this.#scroller.scrollTop = this.#scroller.scrollHeight;
+      this.#lastTop = this.#scroller.scrollTop; // now: a reader may scroll up before the event of this
+    } else this.#look();
   }
 
   #look() {
