@@ -202,15 +202,14 @@ async def rank(model: Loaded, request: RankRequest, job: Job) -> Any:
         async for rows in results:
             scores += [labels[0] for labels in rows]
     order = sorted(range(len(scores)), key=lambda i: -scores[i])[: request.top_n]
-    texts = request.documents
+    texts, shown = request.documents, request.return_documents
     if request.tei:
-        said = [{"text": texts[i]} if request.return_documents else {} for i in order]
-        return [{"index": i, "score": scores[i]} | text for i, text in zip(order, said, strict=True)]
-    documents = [{"document": {"text": texts[i]}} if request.return_documents else {} for i in order]
+        return [{"index": i, "score": scores[i]} | ({"text": texts[i]} if shown else {}) for i in order]
     return {
         "object": "list",
         "results": [
-            {"index": i, "relevance_score": scores[i]} | document for i, document in zip(order, documents, strict=True)
+            {"index": i, "relevance_score": scores[i]} | ({"document": {"text": texts[i]}} if shown else {})
+            for i in order
         ],
         "model": model.id,
         "usage": {"prompt_tokens": sequences.tokens, "total_tokens": sequences.tokens},
