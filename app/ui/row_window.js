@@ -1,8 +1,8 @@
 /**
  * A list whose rows have heights that are known only once they are drawn, such as a chat of thousands of messages. Only
  * rows near the view have elements in the document. A gap as high as the other rows stands in their place. What is in
- * view does not move when rows above it turn out to be higher or lower than was estimated, or grow later. Where the
- * browser does not see to that (no overflow-anchor, as in Safari), the row window does.
+ * view does not move when rows above it turn out to be higher or lower than was estimated, or grow later: the row window
+ * sees to that, for Safari has no overflow-anchor, and Chromium's loses the place when a gap becomes rows.
  *
  * Some rows stay in the document wherever the view is: what has the focus, what is selected, a frame, a sound that plays.
  * A row that the reader may have changed (an opened part, a text that is edited) keeps its element outside the document.
@@ -23,7 +23,6 @@ const NEAR = 1500; // px above and below the view that are drawn, so that Tab, s
 const FAR = 3000; // px above and below the view that stay drawn
 const BUDGET_MS = 6; // of a frame, for rows that are not in view yet
 const PASSES = 5; // at most, until rows of unknown heights fill the view
-const ANCHORS = CSS.supports("overflow-anchor", "auto"); // whether the browser keeps what is in view in place
 const STAYS = ":focus, iframe, :fullscreen"; // a frame would start again
 const CHANGES = "button:not([data-changes='nothing']), summary"; // what a click may change a row by
 
@@ -54,6 +53,7 @@ export class RowWindow {
     this.#scroller = scroller;
     this.#list = list;
     this.#placed = placed;
+    scroller.style.overflowAnchor = "none";
     scroller.addEventListener("scroll", () => this.#draw(), { passive: true });
     new ResizeObserver(() => this.#drawSoon()).observe(scroller);
     for (const event of ["click", "input"])
@@ -173,7 +173,7 @@ export class RowWindow {
     if (!this.#isMoved && wanted.size === this.#drawn.size && [...wanted].every((row) => this.#drawn.has(row)))
       return false;
     this.#isMoved = false;
-    const anchor = ANCHORS ? undefined : this.#firstInView();
+    const anchor = this.#firstInView();
     const before = anchor?.getBoundingClientRect().top ?? 0;
     for (const row of this.#drawn) if (!wanted.has(row)) this.#hide(row);
     const fresh = [...wanted].filter((row) => !this.#drawn.has(row));
@@ -295,7 +295,7 @@ export class RowWindow {
       if (!row) continue;
       const height = borderBoxSize[0].blockSize;
       const grown = height && height - row.height;
-      if (!ANCHORS && target.getBoundingClientRect().bottom - grown - above <= top) above += grown;
+      if (target.getBoundingClientRect().bottom - grown - above <= top) above += grown;
       this.#setHeight(row, height);
     }
     if (above) this.#scroller.scrollTop += above;
