@@ -57,6 +57,8 @@ async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) ->
         batch = max(batch, media.tokens)
     adapters = read_adapters(parts.header, parts.adapters, options.adapters)
     device = device or CPU
+    if parts.draft is not None:
+        check_draft(parts.header, parts.draft)
     sizes = planner.PlanOptions(
         n_ctx,
         batch,
@@ -66,12 +68,11 @@ async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) ->
         whole_media=media.whole,
         adapters=adapters,
         mtp=_drafts_by_mtp(parts, options),
+        draft=parts.draft,
+        draft_factors=await _rope_factors(parts, parts.draft, n_ctx, DRAFT) if parts.draft is not None else None,
         max_small_batch=min(MAX_SMALL_BATCH, max(1, -(-options.parallel // SHORT_BATCH)) * SHORT_BATCH),
     )
-    plan = planner.make_plan(parts.header, device, sizes)
-    if parts.draft is not None:
-        await _add_draft(plan, parts, parts.draft, device, options)
-    return plan
+    return planner.make_plan(parts.header, device, sizes)
 
 
 def _drafts_by_mtp(parts: Parts, options: LoadOptions) -> bool:
@@ -81,14 +82,6 @@ def _drafts_by_mtp(parts: Parts, options: LoadOptions) -> bool:
     on the CPU (docs/benchmarks.md).
     """
     return options.mtp and options.speculation and parts.draft is None
-
-
-async def _add_draft(plan: Plan, parts: Parts, header: Header, device: Device, options: LoadOptions) -> None:
-    """Add a draft model to a plan. WispError draft_mismatch or unsupported_parameter."""
-    check_draft(parts.header, header)
-    factors = await _rope_factors(parts, header, plan.n_ctx, DRAFT)
-    kv_type = "f32" if options.kv_type == "f32" else "f16"  # small enough, and q8_0 needs rows of whole groups
-    planner.add_draft_model(plan, header, device, kv_type, factors)
 
 
 async def plan_that_fits(parts: Parts, device: Device | None, options: LoadOptions) -> Plan:

@@ -39,17 +39,19 @@ PREFILL, short() and medium(PREFILL) also with split_attention(), for few tokens
 
 With a draft model there are four lists of its own, and DRAFT_BEGIN and DRAFT_END between its steps and the model's
 (plan/draft.py). If the model drafts by its own MTP layer (models/mtp.py), the lists of prompts, of one sequence and of
-small batches also fill that layer's cache, and MTP and MTP_NEXT draft.
+small batches also fill that layer's cache, and MTP and MTP_NEXT draft. With Gemma 4's assistant
+(models/gemma4_assistant.py) they store hidden states instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py_engine.errors import WispError
 from py_engine.files.convolutions import PROJECTOR, flattened
+from py_engine.files.draft_header import is_assistant
 from py_engine.files.gguf_header import Header
 from py_engine.models import embedding
 from py_engine.models.architecture import Architecture
@@ -58,6 +60,7 @@ from py_engine.models.config import Config, check_windows
 from py_engine.models.families import decoder, family
 from py_engine.models.mtp import MtpLayer, mtp_block
 from py_engine.models.required import check_tensors
+from py_engine.models.rope_tables import rope_tables
 from py_engine.models.stored_heads import is_stored, stored
 from py_engine.plan import (
     batch_sizes,
@@ -101,10 +104,13 @@ from py_engine.plan.packing import may_have_gaps, packed, packs_prompts
 from py_engine.plan.pages import PAGE, shift_index
 from py_engine.plan.plan import Buffer, DraftsFor, Plan
 from py_engine.plan.pooling import last_rows
-from py_engine.plan.rope import TEXT_AXES, Rope, RopeSpec, media_table, table
+from py_engine.plan.rope import Rope
 from py_engine.plan.shared import SHORT_BATCH
 from py_engine.plan.states import make_states
 from py_engine.plan.weights import Weights
+
+if TYPE_CHECKING:
+    from py_engine.models.gemma4_assistant import Assistant
 
 ALL_LOGITS_BATCH = 16  # rows of logits read back at once
 
@@ -123,6 +129,8 @@ class PlanOptions:
     adapters: Adapters = field(default_factory=Adapters)
     drafts_for: DraftsFor | None = None  # the model is a draft model
     mtp: bool = False  # draft by the model's own MTP layer, if the file has one
+    draft: Header | None = None  # of a draft model, by the names in its file; the model's header has its tensors, too
+    draft_factors: Sequence[float] | None = None  # rope_factors of the draft model
     max_small_batch: int = SHORT_BATCH  # sequences that share a step
 
 
@@ -161,32 +169,36 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     for i in range(cfg.block_count):
         if cfg.has_state(i) and (shape := cfg.layer(i).state_shape):
             caches[i] = replace(caches[i], states=make_states(plan, i, shape))
-    tables = {
-        spec: _rope(plan, prefill, spec, f"rope_freqs.{n}", options.rope_factors, *_pairing(cfg, spec, model.NEOX))
-        for n, spec in enumerate(dict.fromkeys(cfg.ropes))
-    }
-    ropes = [tables[spec] for spec in cfg.ropes]
-    mtp = MtpLayer(cfg, weights, block, ropes[-1], mtp_cache) if block is not None else None
-    parts = _Parts(header, model, cfg, weights, device, ropes, caches, mtp)
+    ropes = rope_tables(prefill, cfg, model.NEOX, options.rope_factors)
+    drafter: MtpLayer | Assistant | None = None
+    assists = options.draft is not None and is_assistant(options.draft)
+    if options.draft is not None and assists:
+        from py_engine.models.gemma4_assistant import make_assistant
+
+        drafter = make_assistant(options.draft, header, cfg, prefill, weights, caches, options.draft_factors)
+    elif block is not None:
+        drafter = MtpLayer(cfg, weights, block, ropes[-1], mtp_cache)
+    parts = _Parts(header, model, cfg, weights, device, ropes, caches, drafter)
     _add_lists(parts, plan, options.media_width, NO_ADAPTERS)
     if options.adapters.count:
         _add_adapted_lists(parts, plan, options)
-    if mtp is not None:
-        add_mtp(plan, device)
+    if drafter is not None:
+        add_mtp(plan, device, anchor=shift_index(plan.n_ctx, plan.page) if assists else 0)
     batch_sizes.split(plan, device)
+    if options.draft is not None and not assists:
+        _add_draft_model(plan, options.draft, device, options)
     return plan
 
 
-def add_draft_model(
-    plan: Plan, header: Header, device: Device, kv_type: str, rope_factors: Sequence[float] | None = None
-) -> None:
+def _add_draft_model(plan: Plan, header: Header, device: Device, options: PlanOptions) -> None:
     """Add a draft model to a plan (plan/draft.py). WispError draft_mismatch or unsupported_parameter."""
+    kv_type = "f32" if options.kv_type == "f32" else "f16"  # small enough, and q8_0 needs rows of whole groups
     both = DraftsFor(page_group(plan, 0).index, plan.n_vocab)
     sizes = PlanOptions(
         plan.n_ctx,
         plan.batch,
         kv_type,
-        rope_factors,
+        options.draft_factors,
         page=plan.page,
         drafts_for=both,
         max_small_batch=plan.max_small_batch,
@@ -212,17 +224,17 @@ class _Parts:
     device: Device
     ropes: list[Rope]
     caches: list[Cache]
-    mtp: MtpLayer | None  # that drafts
+    drafter: MtpLayer | Assistant | None
 
     def layers(self, ops: Ops) -> Buffer:
         """Append the layers; return the last hidden state."""
         caches = [ops.staging(cache) for cache in self.caches]
         return self.model.build(self.cfg, self.weights, ops, self.ropes, caches)
 
-    def fill_mtp(self, ops: Ops, x: Buffer) -> None:
-        """Append what the MTP layer needs of a batch with the last hidden state x, if there is one."""
-        if self.mtp is not None:
-            self.mtp.fill(ops, x)
+    def fill_drafter(self, ops: Ops, x: Buffer) -> None:
+        """Append what the drafter needs of a batch with the last hidden state x, if there is one."""
+        if self.drafter is not None:
+            self.drafter.fill(ops, x)
 
     def output(self, ops: Ops, x: Buffer, all_tokens: bool = False) -> Buffer:
         """Append the head of a model that generates text; return the logits."""
@@ -245,7 +257,7 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
     if not cfg.causal and not cfg.diffusion:
         plan.lazy.add(PREFILL)
         return
-    parts.fill_mtp(prefill, x)
+    parts.fill_drafter(prefill, x)
     if media_width and cfg.causal:
         reader = prefill
         if cfg.visual_experts:
@@ -267,7 +279,7 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
         plan.lazy.add(ALL_LOGITS)
     decode = ops_of(DECODE, 1)
     last = diffusion.pick_rows(decode, x) if cfg.diffusion else parts.layers(decode)
-    parts.fill_mtp(decode, last)
+    parts.fill_drafter(decode, last)
     logits = parts.output(decode, last)
     merged_splits.merge(decode.ops, parts.device)
     post_norms.merge(decode)
@@ -276,21 +288,21 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
         x = diffusion.pick_rows(small_batch, x)
     else:
         x = parts.layers(small_batch)
-        parts.fill_mtp(small_batch, x)
+        parts.fill_drafter(small_batch, x)
         merged_splits.merge(small_batch.ops, parts.device)
         low_rank_rows.merge(small_batch)
         post_norms.merge(small_batch)
         parts.output(ops_of(SMALL_BATCH_LAST_LOGITS, 1), x)
         plan.lazy |= {SMALL_BATCH, SMALL_BATCH_LAST_LOGITS, SMALL_BATCH_LOGITS}
     batch_logits = parts.output(ops_of(SMALL_BATCH_LOGITS, plan.max_small_batch, True), x)
-    if not adapters.count and parts.mtp is None and packs_prompts(plan, prompt_end, x):
+    if not adapters.count and parts.drafter is None and packs_prompts(plan, prompt_end, x):
         last_rows(ops_of(PACKED_LAST, plan.batch), prompt_end, x)
         plan.lazy.add(PACKED_LAST)
-    if parts.mtp is not None and not adapters.count:  # drafts may be a little worse without
-        hidden = parts.mtp.predict(ops_of(MTP, 1), logits)
-        parts.mtp.predict(ops_of(MTP_NEXT, 1), logits, hidden)
-        hidden = parts.mtp.predict(ops_of(each(MTP), plan.max_small_batch, True), batch_logits)
-        parts.mtp.predict(ops_of(each(MTP_NEXT), plan.max_small_batch, True), batch_logits, hidden)
+    if (drafter := parts.drafter) is not None and not adapters.count:  # drafts may be a little worse without
+        hidden = drafter.predict(ops_of(MTP, 1), logits)
+        drafter.predict(ops_of(MTP_NEXT, 1), logits, hidden)
+        hidden = drafter.predict(ops_of(each(MTP), plan.max_small_batch, True), batch_logits)
+        drafter.predict(ops_of(each(MTP_NEXT), plan.max_small_batch, True), batch_logits, hidden)
     if not adapters.count:  # the samplers know nothing of adapters
         sampler_ops.add_lists(plan, parts.device, logits)
         sampler_ops.add_batch_lists(plan, parts.device, batch_logits)
@@ -350,24 +362,3 @@ def _mtp_cache(plan: Plan, cfg: Config, block: int, kv_type: str) -> Cache:
     if cfg.latent:
         return make_latent_cache(plan, block, cfg.latent, kind, group)
     return make_cache(plan, block, cfg.head_count_kv * cfg.head_dim, kind, group)
-
-
-def _pairing(cfg: Config, spec: RopeSpec, neox: bool) -> tuple[int, bool]:
-    """RopeSpec.in_quads() of a layer's rotation."""
-    zeros = cfg.key_half > 0 or spec.dim == cfg.key_dim
-    return spec.in_quads(neox=neox or bool(spec.sections), zeros=zeros)
-
-
-def _rope(
-    plan: Plan, ops: Ops, spec: RopeSpec, name: str, factors: Sequence[float] | None, dim: int, neox: bool
-) -> Rope:
-    """The table of RoPE frequencies as a constant buffer. `dim`, `neox`: from RopeSpec.in_quads()."""
-    axes = spec.axes if spec.sections else []
-    buffer = ops.buffer(name, (max(4, dim // 2 + len(axes)),), "u32", "state")
-    unused = [0.0] * ((dim - spec.dim) // 2)
-    plan.constants[name] = table(spec.frequencies(factors) + unused, axes) if dim else bytes(16)
-    if TEXT_AXES in axes:
-        media = ops.buffer(media_table(name), buffer.shape, "u32", "state")
-        plan.constants[media.name] = table(spec.frequencies(factors, TEXT_AXES + 1), axes)
-    shifts = shift_index(plan.n_ctx, plan.page) if axes else None
-    return Rope(dim, neox, buffer, spec.magnitude, shifts)

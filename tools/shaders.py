@@ -29,6 +29,8 @@ from bench import encoder_shapes, shapes
 from py_engine import planner
 from py_engine.errors import WispError
 from py_engine.files.adapter_header import prefixed
+from py_engine.files.draft_header import ASSISTANT
+from py_engine.files.draft_header import prefixed as prefixed_draft
 from py_engine.files.gguf_header import Header, parse
 from py_engine.gpu import repack
 from py_engine.plan import kernels, matmul_tiles
@@ -56,6 +58,7 @@ PLAIN = processor("fn process(token: u32, logit: f32) -> f32 { return f32(answer
 TABLED = processor("fn process(token: u32, logit: f32, by: f32) -> f32 { return by * table_at(token_at(token)); }")
 PROCESSORS = (PLAIN, TABLED.with_values({"by": 1}, bytes(4)))
 WITH_MTP = ("qwen35/qwen35", "experts/glm4moe", "latent/deepseek2")  # goldens that get a layer to predict tokens with
+WITH_ASSISTANT = "gemma4/gemma4"
 READS_MEDIA = ("gemma3", "gemma4", "qwen2vl", "qwen3vl")  # the architectures with kernels of their own for media
 WHOLE_MEDIA = ("gemma3", "gemma4")  # those whose projectors have tokens of a picture see all of it
 
@@ -101,10 +104,11 @@ class Invalid(NamedTuple):
 
 
 class Model(NamedTuple):
-    """A model's header, and the adapters that are loaded beside it."""
+    """A model's header, the adapters that are loaded beside it, and the draft model."""
 
     header: Header
     adapters: Adapters
+    draft: Header | None = None
 
 
 def models_of(files: Iterable[Path]) -> Iterator[Model]:
@@ -118,6 +122,7 @@ def models_of(files: Iterable[Path]) -> Iterator[Model]:
             yield Model(header := _header(path), read_adapters(header, adapters, ()))
         for name in WITH_MTP:
             yield Model(_with_mtp(_header(GOLDEN / f"{name}.F16.gguf")), Adapters())
+        yield _with_assistant(_header(GOLDEN / f"{WITH_ASSISTANT}.F16.gguf"))
         for shape, type in itertools.product(shapes.SHAPES.values(), REAL_TYPES):
             yield Model(shapes.header(shape, type), Adapters())
         for encoder in encoder_shapes.SHAPES.values():
@@ -136,6 +141,39 @@ def _with_mtp(header: Header) -> Header:
     added |= {f"blk.{blocks}.nextn.{name}.weight": info for name, info in own.items()}
     metadata = header.metadata | {f"{arch}.block_count": blocks + 1, f"{arch}.nextn_predict_layers": 1}
     return replace(header, metadata=metadata, tensors=tensors | added)
+
+
+def _with_assistant(header: Header) -> Model:
+    """A Gemma 4 model beside an assistant: of half its width, with two layers like the model's last two."""
+    blocks, wide = header.arch("block_count"), header.arch("embedding_length")
+    width, heads = wide // 2, header.arch("attention.head_count")
+    table, norm = header.tensors["token_embd.weight"], header.tensors["output_norm.weight"]
+    shapes_of: dict[str, tuple[int, ...]] = {
+        "token_embd": (width, table.shape[1]), "output_norm": (width,), "nextn.pre_projection": (2 * wide, width),
+        "nextn.post_projection": (width, wide),
+    }  # fmt: skip
+    for i, key in enumerate(("attention.key_length_swa", "attention.key_length")):
+        size = header.arch(key)
+        layer: dict[str, tuple[int, ...]] = dict.fromkeys(
+            ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"), (width,)
+        )
+        layer |= {"attn_q_norm": (size,), "layer_output_scale": (1,)}
+        layer |= {"attn_q": (width, heads * size), "attn_output": (heads * size, width)}
+        layer |= {"ffn_gate": (width, wide), "ffn_up": (width, wide), "ffn_down": (wide, width)}
+        shapes_of |= {f"blk.{i}.{name}": shape for name, shape in layer.items()}
+    tensors = {
+        f"{name}.weight": replace(norm if len(shape) == 1 else table, shape=shape) for name, shape in shapes_of.items()
+    }
+    ends = [header.arch("attention.head_count_kv")[i] for i in (blocks - 2, blocks - 1)]
+    metadata = {key.replace("gemma4.", f"{ASSISTANT}."): value for key, value in header.metadata.items()}
+    metadata |= {
+        "general.architecture": ASSISTANT, f"{ASSISTANT}.block_count": 2, f"{ASSISTANT}.nextn_predict_layers": 2,
+        f"{ASSISTANT}.embedding_length": width, f"{ASSISTANT}.embedding_length_out": wide,
+        f"{ASSISTANT}.feed_forward_length": [wide, wide], f"{ASSISTANT}.attention.head_count_kv": ends,
+        f"{ASSISTANT}.attention.sliding_window_pattern": [True, False],
+    }  # fmt: skip
+    draft = replace(header, metadata=metadata, tensors=tensors)
+    return Model(replace(header, tensors=header.tensors | prefixed_draft(draft).tensors), Adapters(), draft)
 
 
 def _header(path: Path) -> Header:
@@ -196,6 +234,7 @@ def _of_model(model: Model, setup: Setup, known: set[Any]) -> Iterator[Shader]:
         whole_media=header.architecture in WHOLE_MEDIA,
         adapters=model.adapters,
         mtp=True,
+        draft=model.draft,
     )
     try:
         plan = planner.make_plan(header, device, options)

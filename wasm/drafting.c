@@ -77,6 +77,7 @@ void draft_states_work(const draft_states_call *r, u32 chunk, u32 chunks, u8 *sc
     Drafting *d = DRAFTING(r, s[m].seq);
     if (r->stage == STAGE_END) d->count = s[m].pos - d->newest;
     else d->newest = s[m].pos;
+    if (r->anchor) tables(r->state)[r->anchor + s[m].seq] = s[m].pos;
   }
   if (r->stage == STAGE_NEWEST) s->n = n / 2;
   if (r->stage != STAGE_PAIRS || (alone && !s->pos)) return;

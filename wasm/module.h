@@ -46,6 +46,11 @@ INLINE u32 position(u32 state, u32 per_token, u32 m) {
 INLINE u32 sequence(u32 state, u32 per_token, u32 m) { return states(state)[per_token ? m : 0].seq; }
 INLINE u32 *tables(u32 state) { return (u32 *)(AT(u8, state) + TABLES); }
 
+// The position of token m. `anchor`: not 0: index in the tables of the first sequence's anchor (wgsl/lib/sequence.wgsl).
+INLINE u32 anchored_position(u32 state, u32 per_token, u32 anchor, u32 m) {
+  return anchor ? tables(state)[anchor + sequence(state, per_token, m)] : position(state, per_token, m);
+}
+
 // The segment of a token; `segments`: index of the first one among the tables' words, 0 for a batch that is not packed.
 INLINE Segment segment(u32 state, u32 segments, u32 m) {
   if (segments) return ((Segment *)(tables(state) + segments))[m];

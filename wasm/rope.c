@@ -13,7 +13,8 @@ void rope_work(const rope_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const u32 *freqs = AT(u32, r->freqs), half_dim = r->rope_dim / 2;
   f32 *cosine = (f32 *)scratch, *sine = cosine + half_dim, *key = sine + half_dim;
   EACH_ROW(m, batch_size(r->state)) {
-    const u32 pos = position(r->state, r->per_token, m), offset = pos - segment(r->state, r->segments, m).first;
+    const u32 pos = anchored_position(r->state, r->per_token, r->anchor, m);
+    const u32 offset = pos - segment(r->state, r->segments, m).first;
     const i32 shift = r->mrope ? (i32)tables(r->state)[r->shifts + sequence(r->state, r->per_token, m)] : 0;
     for (u32 i = 0; i < half_dim; i++) {
       // after its frequencies, the table has the axes of M-RoPE

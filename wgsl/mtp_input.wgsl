@@ -1,6 +1,6 @@
 // The input of a layer that predicts the token after the next one (plan/mtp.py), for the products with its first matrix:
 // y[m] = (e[m] / rms * norm, h / rms * norm'), where e embeds token m and h is the hidden state of the token before it,
-// zeros at a sequence's beginning. Grid (tokens), a workgroup per row. HIDDEN says where h is:
+// zeros at a sequence's beginning; or (e[m], h) as they are (PLAIN). Grid (tokens), a workgroup per row. HIDDEN says where h is:
 //   "batch"  in `hidden`, which has the batch's hidden states; before a run's first token, in `ring`, which gets the
 //            run's last ones
 //   "ring"   in `ring`: each row is of another sequence
@@ -8,6 +8,7 @@
 #param COLS // of e, and of a hidden state
 #param HIDDEN
 #param RING // positions of a sequence in `ring`
+#param PLAIN // 1: neither is normalised
 #param WG
 #param SG
 #param Y16 // 1: y, (n, y_stride), is f16; its 2 * COLS columns are followed by zeros
@@ -15,7 +16,9 @@
 struct Params {
   x_stride: u32, // of e and `hidden`
   y_stride: u32,
+#if not PLAIN
   eps: f32,
+#endif
 }
 #include "lib/runs.wgsl"
 @bind var<uniform> p: Params;
@@ -23,7 +26,9 @@ struct Params {
 #if HIDDEN != "ring"
 @bind var<storage, read> hidden: array<f32>; // (n, x_stride)
 #endif
+#if not PLAIN
 @bind var<storage, read> norm: array<f32>; // (2, COLS)
+#endif
 #if HIDDEN == "batch"
 @bind var<storage, read_write> ring: array<f32>; // (sequences, RING, COLS)
 #endif
@@ -31,7 +36,9 @@ struct Params {
 @bind var<storage, read> ring: array<f32>;
 #endif
 #include "lib/result.wgsl"
+#if not PLAIN
 #include "lib/reduce.wgsl"
+#endif
 #if HIDDEN != "own"
 
 fn ring_at(pos: u32, seq: u32) -> u32 {
@@ -62,6 +69,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   if (m >= count()) {
     return;
   }
+  let to = m * p.y_stride;
+#if PLAIN
+  for (var i = t; i < COLS; i += WG) {
+    y[to + i] = Value(e[m * p.x_stride + i]);
+    y[to + COLS + i] = Value(before(m, i));
+  }
+#else
   var of_e = 0.0;
   var of_h = 0.0;
   for (var i = t; i < COLS; i += WG) {
@@ -72,11 +86,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   }
   let scale_e = inverseSqrt(workgroup_sum(of_e, t) / f32(COLS) + p.eps);
   let scale_h = inverseSqrt(workgroup_sum(of_h, t) / f32(COLS) + p.eps);
-  let to = m * p.y_stride;
   for (var i = t; i < COLS; i += WG) {
     y[to + i] = Value(e[m * p.x_stride + i] * scale_e * norm[i]);
     y[to + COLS + i] = Value(before(m, i) * scale_h * norm[COLS + i]);
   }
+#endif
   for (var i = 2u * COLS + t; i < p.y_stride; i += WG) {
     y[to + i] = Value(0);
   }

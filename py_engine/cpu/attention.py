@@ -153,10 +153,10 @@ def attention_decode(c: Call) -> None:
     q = _heads(c) if c.params.get("NORMS") else c["q"]
     up_to, above = c.params.get("UP_TO") or inf, c.params.get("ABOVE", 0)
     for m, (pos, seq) in enumerate(zip(c.positions, c.sequences, strict=True)):
-        if not above < pos + 1 <= up_to:
+        begin, end = visible(c, pos, int(seq))
+        if not above < end <= up_to:
             continue
         size = split_size(c, pos, int(seq))
-        begin, end = visible(c, pos, int(seq))
         for head, scores, v in _scores(c, q, slice(m, m + 1), int(seq)):
             # all parts at once, the last one filled up
             n, n_parts = end - begin, -(-(end - begin) // size)
@@ -325,7 +325,8 @@ def visible(c: Call, pos: int, seq: int) -> tuple[int, int]:
     if part := c.params.get("PART"):
         encoded = -int(c.tables[c.params["SHIFTS"] + seq].view(np.int32))
         return (0, encoded) if part == "encoder" else (encoded, end)
-    return end - (pos % window + 1 if c.params.get("CHUNKED") else min(end, window or end)), end
+    begin = end - (pos % window + 1 if c.params.get("CHUNKED") else min(end, window or end))
+    return begin, end - (1 if c.params.get("ANCHOR") else 0)
 
 
 def split_size(c: Call, pos: int, seq: int) -> int:

@@ -18,7 +18,7 @@ def rope(m: Calls, op: Op, x: int, stride: int) -> None:
         halves=int(op.params["KV"] == "f16"), q_rows=op.consts["q_rows"], kv_rows=kv, head_dim=op.params["HEAD_DIM"],
         rope_dim=op.params["ROPE_DIM"], neox=op.params["NEOX"], turns=op.params.get("TURNS", 0),
         mrope=op.params.get("MROPE", 0), **_records(op),
-        shifts=op.params.get("SHIFTS", 0), scale=op.consts["rope_scale"],
+        shifts=op.params.get("SHIFTS", 0), anchor=op.params.get("ANCHOR", 0), scale=op.consts["rope_scale"],
         freqs=m.address(op, "rope_freqs"), k=m.address(op, "k_cache") if kv else 0,
         v=m.address(op, "v_cache") if kv else 0, x=x, x_stride=stride, y=m.address(op, "y"),
         y_stride=op.consts["y_stride"], after=m.address(op, "norm") if op.params.get("AFTER") else 0,
@@ -95,7 +95,8 @@ def _window(op: Op) -> dict[str, Any]:
 
 def _part(op: Op) -> dict[str, Any]:
     """The fields that say which part of a cache a small batch reads."""
-    return {"part": PARTS[op.params.get("PART", 0)], "shifts": op.params.get("SHIFTS", 0)}
+    part = {"part": PARTS[op.params.get("PART", 0)], "shifts": op.params.get("SHIFTS", 0)}
+    return part | {"anchor": op.params.get("ANCHOR", 0)}
 
 
 def _biases(m: Calls, op: Op) -> dict[str, Any]:

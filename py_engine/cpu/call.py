@@ -42,6 +42,8 @@ class Call:
     @property
     def positions(self) -> Array:
         """Every token's position, int64 (n,)."""
+        if anchor := self.params.get("ANCHOR", 0):
+            return self.tables[anchor + self.sequences].astype(np.int64)
         return self.token_indices + self.prefixes[:, 1]
 
     @property

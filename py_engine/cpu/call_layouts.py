@@ -77,6 +77,7 @@ FIELDS: dict[str, list[str]] = {
         "pool": "state segments kind stride x y",
         "pick_rows": "state per_token rows stride x y",
         "mtp_input": "state per_token segments source cols ring_rows eps:f e hidden x_stride norm ring y y_stride",
+        "store_hidden": "state per_token cols ring_rows eps:f x x_stride norm ring",
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
         "shortconv_all": "state segments cols size weights x x_stride y y_stride",
         "ssm_window": f"{_CACHE} channels taps first windows x x_stride",
@@ -93,7 +94,7 @@ FIELDS: dict[str, list[str]] = {
         " gate gate_stride y y_stride",
         "gated_norm": "state cols groups norms gate_first sigmoid eps:f norm x x_stride z z_stride first y y_stride",
         "rope": f"{_CACHE} staged halves q_rows kv_rows head_dim rope_dim neox turns mrope records shifts"
-        " scale:f freqs k v x x_stride y y_stride after per_head",
+        " anchor scale:f freqs k v x x_stride y y_stride after per_head",
         "latent_append": f"{_CACHE} halves heads nope rope rank neox eps:f scale:f freqs norm q q_stride kv kv_stride k"
         " y y_stride",
         "index_append": f"{_CACHE} heads size rope first row raw neox eps:f scale:f freqs norm x x_stride k y y_stride",
@@ -116,9 +117,9 @@ FIELDS: dict[str, list[str]] = {
         " soft_cap:f scale:f sinks slopes relative relative_type heads buckets mask mask_words q q_stride k v y"
         " y_stride",
         "attention_decode": "state per_token table pages page kind head_dim group kv_heads window chunked part shifts"
-        " size split soft_cap:f scale:f slopes relative relative_type heads buckets mask mask_words q q_stride k v"
-        " parts",
-        "attention_combine": "state per_token head_dim heads window chunked part shifts size split sinks parts y"
+        " anchor size split soft_cap:f scale:f slopes relative relative_type heads buckets mask mask_words q q_stride k"
+        " v parts",
+        "attention_combine": "state per_token head_dim heads window chunked part shifts anchor size split sinks parts y"
         " y_stride",
         "route": "state per_token experts used normalised gating groups groups_used sharing scale:f logits stride bias"
         " factors table table_stride table_rows tokens tokens_stride chosen weights",
@@ -130,7 +131,7 @@ FIELDS: dict[str, list[str]] = {
         "sample": "state per_token rows rows_most best drawn sampling chosen tokens tokens_stride",
         "advance": "state chosen tokens tokens_stride drafting drafts min_match",
         "draft_rows": "state drafting",
-        "draft_states": "state drafting stage",
+        "draft_states": "state drafting stage anchor",
         "logprobs": "state rows_most vocab logits stride sampling tokens tokens_stride logprobs",
         "patches": "state side pixels places values y y_stride",
         "gather": "state w type plain_stride row0 rows cols taps taps_stride tap0 count add first y y_stride",

@@ -1,4 +1,4 @@
-"""The kernel of multi-token prediction with numpy: the twin of mtp_input.wgsl."""
+"""The kernels of multi-token prediction with numpy: twins of mtp_input.wgsl and store_hidden.wgsl."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from py_engine.cpu.ssm import runs
 
 
 def mtp_input(c: Call) -> None:
-    cols, eps, offsets = c.params["COLS"], c.consts["eps"], c.offsets
-    of_e, of_h = c["norm"].reshape(-1)[: 2 * cols].reshape(2, cols)
+    cols, offsets = c.params["COLS"], c.offsets
     if c.params["HIDDEN"] == "ring":
         before = np.stack([_in_ring(c, m, -1) for m in range(c.n)])
     elif c.params["HIDDEN"] == "own":
@@ -26,8 +25,19 @@ def mtp_input(c: Call) -> None:
     before[offsets == 0] = 0
     y = c["y"][: c.n]
     y[:] = 0
-    y[:, :cols] = normed(c["e"][: c.n, :cols], of_e, eps)
-    y[:, cols : 2 * cols] = normed(before, of_h, eps)
+    parts = [c["e"][: c.n, :cols], before]
+    if not c.params.get("PLAIN"):
+        weights = c["norm"].reshape(-1)[: 2 * cols].reshape(2, cols)
+        parts = [normed(part, one, c.consts["eps"]) for part, one in zip(parts, weights, strict=True)]
+    y[:, : 2 * cols] = np.concatenate(parts, axis=1)
+
+
+def store_hidden(c: Call) -> None:
+    cols = c.params["COLS"]
+    states = normed(c["x"][: c.n, :cols], c["norm"].reshape(-1)[:cols], c.consts["eps"])
+    for begin, end in runs(c):
+        for m in range(max(begin, end - c.params["RING"]), end):
+            _in_ring(c, m, 0)[:] = states[m]
 
 
 def _in_ring(c: Call, m: int, offset: int) -> Array:

@@ -283,9 +283,17 @@ def shortconv_all(m: Calls, op: Op) -> None:
 def mtp_input(m: Calls, op: Op) -> None:
     m.add(
         "mtp_input", **batch_fields(m, op), **segment_fields(op), source=HIDDEN_STATES[str(op.params["HIDDEN"])],
-        cols=op.params["COLS"], ring_rows=op.params["RING"], eps=op.consts["eps"],
+        cols=op.params["COLS"], ring_rows=op.params["RING"], eps=op.consts.get("eps", 0.0),
         **{name: m.address(op, name) for name in ("e", "hidden", "norm", "ring", "y")},
         x_stride=op.consts["x_stride"], y_stride=op.consts["y_stride"],
+    )  # fmt: skip
+
+
+def store_hidden(m: Calls, op: Op) -> None:
+    m.add(
+        "store_hidden", **batch_fields(m, op), cols=op.params["COLS"], ring_rows=op.params["RING"],
+        eps=op.consts["eps"], x_stride=op.consts["x_stride"],
+        **{name: m.address(op, name) for name in ("x", "norm", "ring")},
     )  # fmt: skip
 
 
@@ -293,5 +301,5 @@ CALLS = (
     embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, altup_predict,
     altup_correct, laurel, copy_columns, merge_streams, spread_streams, attend_streams, remix_streams, norm_streams,
     mix_streams, embed_ngrams, gate_ngrams, sparse_gate, pool, pick_rows,
-    shortconv, shortconv_all, mtp_input, switch_adapters,
+    shortconv, shortconv_all, mtp_input, store_hidden, switch_adapters,
 )  # fmt: skip

@@ -63,7 +63,8 @@ def draft_rows(m: Calls, op: Op) -> None:
 def draft_states(m: Calls, op: Op) -> None:
     stage = str(op.params["STAGE"])
     drafting = m.address(op, "drafting") if stage != "newest" else 0
-    m.add("draft_states", state=state_of(m, op), drafting=drafting, stage=STAGES[stage])
+    anchor = int(op.params.get("ANCHOR", 0))
+    m.add("draft_states", state=state_of(m, op), drafting=drafting, stage=STAGES[stage], anchor=anchor)
 
 
 def logprobs(m: Calls, op: Op) -> None:

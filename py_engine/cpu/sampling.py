@@ -291,6 +291,8 @@ def draft_states(c: Call) -> None:
             drafting[3] = states[m, 0] - drafting[2]
         else:
             drafting[2] = states[m, 0]
+            if anchor := c.params.get("ANCHOR", 0):
+                c.tables[anchor + int(states[m, 3])] = states[m, 0]
     if stage == "pairs" and (n > 1 or c.pos):
         newest = states[:n, 0].copy()
         before = np.maximum(newest, 1) - 1

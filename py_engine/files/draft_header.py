@@ -12,10 +12,16 @@ from dataclasses import replace
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 
+ASSISTANT = "gemma4-assistant"  # drafts from the model's hidden states and caches (models/gemma4_assistant.py)
 DRAFT = "draft."  # what the names of a draft model's tensors begin with, and of its weights, buffers and lists
 KIND = "tokenizer.ggml.model"
 MOST_MORE = 128  # tokens that the model may have at the end, as in llama.cpp
 ADVICE = "Give a smaller model of the same family, or load without draft."
+
+
+def is_assistant(header: Header) -> bool:
+    """Whether a draft model is an assistant of its model: it has no caches and runs with no other."""
+    return header.architecture == ASSISTANT
 
 
 def prefixed(header: Header) -> Header:

@@ -91,7 +91,8 @@ def dimension(header: Header, key: str, default: int | None = None, times: int =
 def block_count(header: Header) -> int:
     """Read the number of layers, each of which must have tensors; those that predict ahead may be missing."""
     value = count(header, "block_count")
-    final = value - 1 - natural(header, "nextn_predict_layers", 0)
+    ahead = natural(header, "nextn_predict_layers", 0)
+    final = value - 1 - (ahead if ahead < value else 0)  # an assistant has no other layers
     last = f"blk.{final}.", f"enc.blk.{final}."
     if value > MAX_BLOCKS or not any(name.startswith(last) for name in header.tensors):
         raise _bad(header, "block_count", value, f"the number of layers in the file, at most {MAX_BLOCKS}")

@@ -162,7 +162,7 @@ class Layer:
         options = AttentionOptions(
             cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole, cfg.chunked,
             self._relative_bias(), part_of(self.ops.plan, "decoder") if cfg.decoder_start is not None else None,
-            index_mask=mask,
+            index_mask=mask, anchor=self.rope.anchor,
         )  # fmt: skip
         attn = self.ops.attention(q, cache, cfg.heads, options)
         if cfg.value_dim:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from py_engine.errors import WispError
+from py_engine.files.draft_header import is_assistant
 from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
 from py_engine.models.common import (
@@ -65,16 +66,16 @@ class Config(config.Config):
             per_layer(header, "attention.head_count_kv", blocks),
             natural(header, "attention.shared_kv_layers"),
         )
-        with_kv = blocks - shared
+        with_kv = 0 if is_assistant(header) else blocks - shared
         if (
             any(n_head % n for n in heads_kv)
             or any(d % 4 for d in (head_dim, head_dim_swa, rope.dim, rope_swa.dim))
             or rope.dim > head_dim
             or rope_swa.dim > head_dim_swa
-            or with_kv < 1
+            or (with_kv < 1 and not is_assistant(header))
         ):
             raise WispError("Wisp cannot run attention with the heads that the metadata describes.", "corrupt_header")
-        if any(window != layers[with_kv - (2 if window else 1)] for window in layers[with_kv:]):
+        if with_kv and any(window != layers[with_kv - (2 if window else 1)] for window in layers[with_kv:]):
             raise WispError("Layers without keys share caches with layers of another kind.", "corrupt_header")
         return cls(
             block_count=blocks,

@@ -10,7 +10,8 @@ DRAFT = "the hidden states of another model, whose tokens it drafts"
 
 NEEDS: dict[str, str] = {
     **dict.fromkeys(("wavtokenizer-dec", "qwen3tts", "pockettts"), SOUND),
-    **dict.fromkeys(("dflash", "eagle3", "gemma4-assistant"), DRAFT),
+    **dict.fromkeys(("dflash", "eagle3"), DRAFT),
+    "gemma4-assistant": "the model that it drafts for: load a Gemma 4 model, with this file as its draft model",
     "clef": "a head that scores the options of questions: it writes no text",
     "gptj": "an implementation to compare with: llama.cpp has none",
 }

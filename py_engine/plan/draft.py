@@ -1,4 +1,5 @@
-"""What drafts in a plan: the model's own MTP layer (models/mtp.py), or a draft model with weights, caches and lists.
+"""What drafts in a plan: the model's own MTP layer (models/mtp.py), Gemma 4's assistant (models/gemma4_assistant.py),
+or a draft model with weights, caches and lists.
 
 A draft model's lists share the tokens, the State and the logits of the plan, so that they run between the plan's own
 lists, and the plan's samplers sample from the draft model's logits. Everything else has names of its own, which begin
@@ -11,8 +12,8 @@ A round of a draft model drafts k tokens of each sequence and verifies them:
     DRAFT_END                         the newest tokens and their drafts become a small batch
     SMALL_BATCH ... and verify()      the plan's own model verifies the drafts
 Of several sequences, DRAFT_NEWEST leaves the newest tokens alone before the first sampler, and SMALL_BATCH replaces
-DECODE. In a round of an MTP layer, the steps between DRAFT_BEGIN and DRAFT_END are MTP and MTP_NEXT, each with a
-sampler: for one sequence, or as each(MTP) ... for several.
+DECODE. In a round of an MTP layer or an assistant, the steps between DRAFT_BEGIN and DRAFT_END are MTP and MTP_NEXT,
+each with a sampler: for one sequence, or as each(MTP) ... for several.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ def add_draft(plan: Plan, draft: Plan, device: Device, n_ctx: int) -> None:
     _add_states(plan, device, "pairs")
 
 
-def add_mtp(plan: Plan, device: Device) -> None:
-    """Make the lists MTP and MTP_NEXT what drafts in a plan.
+def add_mtp(plan: Plan, device: Device, anchor: int = 0) -> None:
+    """Make the lists MTP and MTP_NEXT what drafts in a plan. `anchor`: as in Rope, if a draft has one.
 
     The states of recurrent layers are those after a batch's last two tokens (states.py). So they are there after the
     newest token, too, if the draft is one token that is rejected.
@@ -87,21 +88,21 @@ def add_mtp(plan: Plan, device: Device) -> None:
     cost = moved / decode_bytes(plan, device, 0)
     plan.draft = DraftPlan(plan.n_ctx, cost, 1 if plan.recurrent else MAX_DRAFT, SEQUENCES, own=True)
     plan.lazy |= {MTP, MTP_NEXT, each(MTP), each(MTP_NEXT)}
-    _add_states(plan, device, "begin")
+    _add_states(plan, device, "begin", anchor)
 
 
-def _add_states(plan: Plan, device: Device, begin: str) -> None:
+def _add_states(plan: Plan, device: Device, begin: str, anchor: int = 0) -> None:
     """Add the lists that set the States. `begin`: before a draft's first step."""
     stages = {DRAFT_BEGIN: begin, DRAFT_END: "end"} | ({DRAFT_NEWEST: "newest"} if begin == "pairs" else {})
     for name, stage in stages.items():
-        set_states(OpList(plan, name, 1, device), stage)
+        set_states(OpList(plan, name, 1, device), stage, anchor if stage == "begin" else 0)
         plan.lazy.add(name)
 
 
-def set_states(ops: OpList, stage: str) -> None:
-    """Append what sets the States at a stage of drafts (draft_states.wgsl)."""
+def set_states(ops: OpList, stage: str, anchor: int = 0) -> None:
+    """Append what sets the States at a stage of drafts (draft_states.wgsl), and the anchors there if `anchor`."""
     bindings = {"state": ops.state} | ({"drafting": drafting(ops)} if stage != "newest" else {})
-    ops.add("draft_states", {"STAGE": stage}, {}, bindings, 1)
+    ops.add("draft_states", {"STAGE": stage} | ({"ANCHOR": anchor} if anchor else {}), {}, bindings, 1)
     if stage == "end":
         draft_rows(ops)
 

@@ -109,8 +109,12 @@ class LinearOps(OpList):
     def project(self, name: str, x: Buffer, weight: Weight, bias: Weight | None) -> Buffer:
         """x W^T + bias."""
         y = self.rows(name, weight.rows)
-        low_rank.append(self, [Product(x, weight, y, bias)])
+        self.project_into(y, x, weight, bias)
         return y
+
+    def project_into(self, y: Buffer, x: Buffer, weight: Weight, bias: Weight | None = None) -> None:
+        """y = x W^T + bias."""
+        low_rank.append(self, [Product(x, weight, y, bias)])
 
     def normed_stack(self, name: str, x: Buffer, projection: Projection) -> Buffer:
         """The projection of x: (n, padded rows)."""

@@ -172,13 +172,13 @@ class Embedding:
 
 @dataclass(frozen=True)
 class DraftPlan:
-    """What drafts in a plan: a draft model (draft.py), or the model's own MTP layer (mtp.py)."""
+    """What drafts in a plan: a draft model (draft.py), the model's own MTP layer, or its assistant (mtp.py)."""
 
     n_ctx: int  # positions that it may be used at
     cost: float  # the bytes that a step of it reads, of those that a step of the plan's own model reads
     most: int  # tokens of a draft
     sequences: int  # that it drafts for at a time
-    own: bool = False  # it is the MTP layer, whose cache the model's lists fill
+    own: bool = False  # it is the MTP layer or the assistant: the model's lists compute what it reads
 
 
 @dataclass(frozen=True)

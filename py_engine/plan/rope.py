@@ -29,13 +29,15 @@ class Rope:
     shifts: int | None = None  # M-RoPE: index of the sequences' shifts in the state buffer's tables
     per_token: bool = False  # `freqs` has the turns of each token of a batch, (n, dim / 2): any number of axes
     halves: bool = False  # each half of the dimensions has pairs of its own
+    anchor: int = 0  # not 0: index in the state buffer's tables of the sequences' anchors (plan/assistant.py)
 
     @property
     def params(self) -> dict[str, int]:
         """The #params of the kernels that rotate."""
         mrope = {} if self.shifts is None else {"MROPE": 1, "SHIFTS": self.shifts}
         turns = {"TURNS": 1} if self.per_token else {}
-        return {"ROPE_DIM": self.dim, "NEOX": 2 if self.halves else int(self.neox)} | mrope | turns
+        anchor = {"ANCHOR": self.anchor} if self.anchor else {}
+        return {"ROPE_DIM": self.dim, "NEOX": 2 if self.halves else int(self.neox)} | mrope | turns | anchor
 
 
 @dataclass(frozen=True)

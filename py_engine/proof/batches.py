@@ -39,7 +39,7 @@ class Batch:
     segments: tuple[int, ...] = ()  # tokens of each segment of a packed sequence, from position 0 on
     media: bool = False  # every second token belongs to a picture that is seen as a whole
     slots: bool = False  # a sequence's first page is its own: it has the sequence's states
-    part: str = ""  # of an encoder-decoder model's cache, that is read (plan/encoded.py)
+    part: str = ""  # of an encoder-decoder model's cache, that is read (plan/encoded.py); or "anchor" (plan/rope.py)
 
     @property
     def n(self) -> int:
@@ -69,7 +69,10 @@ class Batch:
                 table[used, 0] = range(len(used))
         shifts = random.integers(0, SHIFTED, (MAX_SEQUENCES,)).astype(np.uint32)
         for pos, seq in sorted(self.places, reverse=True) if self.part else ():
-            shifts[seq] = -(pos + 1 if self.part == "encoder" else pos // 3) % (1 << 32)
+            if self.part == "anchor":
+                shifts[seq] = min(pos + 1, plan.n_ctx - 1)  # so many positions are seen, as without an anchor
+            else:
+                shifts[seq] = -(pos + 1 if self.part == "encoder" else pos // 3) % (1 << 32)
         return np.concatenate([part.reshape(-1) for part in (states, tables, shifts, self._records(plan, random))]), (
             READ_PAGES + len(written)
         )
@@ -125,7 +128,7 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int, merged_splits: int 
     far, merged, part = (
         min(_far(op, merged_splits), end - 1),
         _merged(op, merged_splits),
-        str(op.params.get("PART") or ""),
+        str(op.params.get("PART") or "") or ("anchor" if op.params.get("ANCHOR") else ""),
     )
     if op.params.get("STATE_PER_TOKEN"):
         last = [end - 3, end - 2, *[end - 1] * len(SMALL_BATCH)]

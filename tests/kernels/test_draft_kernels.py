@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from py_engine.plan import draft, sampler_ops
+from py_engine.plan.pages import TABLES, shift_index
 from py_engine.plan.sampler_ops import Sampler
 from py_engine.plan.sampling import Filters, Sampling
 from py_engine.plan.shared import MAX_SEQUENCES, SHORT_BATCH
@@ -119,12 +120,17 @@ def test_states_between_a_draft_model_and_the_model(bench_in_f32: Bench, pos: in
     assert states[: drafts + 1, [0, 3]].tolist() == [[pos + i, 2] for i in range(drafts + 1)]
 
 
-def test_states_between_an_mtp_layer_and_the_model(bench_in_f32: Bench) -> None:
+@pytest.mark.parametrize("has_anchors", [False, True])
+def test_states_between_an_mtp_layer_and_the_model(bench_in_f32: Bench, has_anchors: bool) -> None:
     """The newest token of each sequence for the layer; then these with their drafts, of two tokens each."""
     ops = bench_in_f32.begin(Setup(batch=SHORT_BATCH, n=2, places=((40, 2), (7, 0))))
     bench_in_f32.data["drafting"] = drafting_of({2: [0, 2, 9, 5], 0: [0, 2, 3, 1]})
-    draft.set_states(ops, "begin")
+    anchor = shift_index(ops.plan.n_ctx, ops.plan.page)
+    draft.set_states(ops, "begin", anchor if has_anchors else 0)
+    before = bench_in_f32.data["state"].copy()
     gpu, host = bench_in_f32.run(ops)
+    words = TABLES // 4 + anchor + np.array([2, 0])
+    assert (gpu["state"][words] == ([40, 7] if has_anchors else before[words])).all()
     assert all((gpu[name] == host[name]).all() for name in ("state", "drafting"))
     assert (gpu["drafting"] == drafting_of({2: [0, 2, 40, 5], 0: [0, 2, 7, 1]})).all()
     assert bench_in_f32.states(gpu)[:2, [0, 3]].tolist() == [[40, 2], [7, 0]]

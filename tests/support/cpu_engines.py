@@ -33,6 +33,15 @@ UNLIKELY = Sampling(temperature=1, seed=9, xtc_probability=1, xtc_threshold=0, l
 DYNAMIC = Sampling(temperature=0, seed=8, dynatemp_range=1.2, dynatemp_exponent=0.5, top_p=0.99)
 
 
+def let_drafts_pay(runner: Any) -> None:
+    """Let steps with a model's drafts cost as much as plain ones, and drafts by prompt lookup too much."""
+
+    def step_ms(rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
+        return 1.0 if n_model_draft or not drafting else 100.0
+
+    runner.step_ms = step_ms
+
+
 class Runner(CpuRunner):
     """A CPU runner that samples up to `ahead` tokens ahead under a constraint and counts forward passes.
 

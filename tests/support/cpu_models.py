@@ -11,7 +11,6 @@ import numpy as np
 from py_engine import planner
 from py_engine.cpu import executor as cpu
 from py_engine.files.gguf_header import Header, parse
-from py_engine.models.common import rope_factors
 from py_engine.options import AdapterOptions
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import ALL_LOGITS, PREFILL
@@ -40,20 +39,14 @@ def load(
     files = ModelFiles.read(path, adapters, [AdapterOptions(scale=scale) for scale in scales], draft)
     header = files.parts.header
 
-    def raw(tensor: str, first: int, rows: int) -> bytes:
-        return files.rows(tensor, first, rows)
-
-    tensor = rope_factors(header, n_ctx)
-    factors = np.frombuffer(raw(tensor, 0, 1), np.float32).tolist() if tensor else None
     options = planner.PlanOptions(
-        n_ctx, batch, kv_type, factors, page, media_width, whole_media, files.adapters, mtp=mtp
-    )
+        n_ctx, batch, kv_type, files.factors(n_ctx), page, media_width, whole_media, files.adapters, mtp=mtp,
+        draft=files.parts.draft, draft_factors=files.draft_factors(n_ctx),
+    )  # fmt: skip
     device = Device(software=True)
     plan = planner.make_plan(header, device, options)
-    if files.parts.draft:
-        planner.add_draft_model(plan, files.parts.draft, device, kv_type)
     weights = {
-        w.name: cpu.dequantize(w, np.frombuffer(b"".join(raw(*s) for s in w.sources), np.uint8))
+        w.name: cpu.dequantize(w, np.frombuffer(b"".join(files.rows(*s) for s in w.sources), np.uint8))
         for w in plan.weights.values()
     }
     return cpu.Cpu(plan, weights)

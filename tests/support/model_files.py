@@ -8,8 +8,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from py_engine.files.gguf_header import parse
+import numpy as np
+
+from py_engine.files.draft_header import DRAFT
+from py_engine.files.gguf_header import Header, parse
 from py_engine.files.parts import Parts
+from py_engine.models.common import rope_factors
 from py_engine.options import AdapterOptions
 from py_engine.plan.adapters import Adapters, read_adapters
 from py_engine.plan.plan import ZEROS
@@ -33,6 +37,18 @@ class ModelFiles:
         sources: list[Any] = [None] * len(data)
         parts = Parts.of(sources, [parse(one, len(one)) for one in data], draft is not None)
         return cls(data, parts, read_adapters(parts.header, parts.adapters, options))
+
+    def factors(self, n_ctx: int) -> list[float] | None:
+        """RoPE's frequency divisors of the model, if it has any."""
+        return self._factors(self.parts.header, n_ctx)
+
+    def draft_factors(self, n_ctx: int) -> list[float] | None:
+        """Those of the draft model."""
+        return self._factors(self.parts.draft, n_ctx, DRAFT) if self.parts.draft else None
+
+    def _factors(self, header: Header, n_ctx: int, prefix: str = "") -> list[float] | None:
+        tensor = rope_factors(header, n_ctx)
+        return np.frombuffer(self.rows(prefix + tensor, 0, 1), np.float32).tolist() if tensor else None
 
     def rows(self, tensor: str, first: int, rows: int) -> bytes:
         """The bytes of rows of a tensor."""

@@ -14,7 +14,6 @@ from py_engine.cpu.wasm_runner import WasmRunner
 from py_engine.engine import Engine
 from py_engine.files.records import PieceIndex, plan_records
 from py_engine.load_plan import CPU
-from py_engine.models.common import rope_factors
 from py_engine.plan.lists import DECODE, PREFILL_END
 from py_engine.plan.pages import PAGE
 from py_engine.plan.placement import Placements
@@ -35,14 +34,11 @@ async def load(
     """An engine for a file, its adapters and a draft model."""
     files = ModelFiles.read(path, adapters, draft=draft)
     header = files.parts.header
-    tensor = rope_factors(header, n_ctx)
-    factors = np.frombuffer(files.rows(tensor, 0, 1), np.float32).tolist() if tensor else None
     options = planner.PlanOptions(
-        n_ctx, batch, kv_type, factors, page, media_width, whole_media, files.adapters, mtp=mtp
-    )
+        n_ctx, batch, kv_type, files.factors(n_ctx), page, media_width, whole_media, files.adapters, mtp=mtp,
+        draft=files.parts.draft, draft_factors=files.draft_factors(n_ctx),
+    )  # fmt: skip
     plan = planner.make_plan(header, CPU, options)
-    if files.parts.draft:
-        planner.add_draft_model(plan, files.parts.draft, CPU, kv_type)
     machine: Any = Machine(variant, threads, skipped)
     runner = WasmRunner(plan, machine)
     await runner.open()

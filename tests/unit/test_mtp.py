@@ -17,7 +17,7 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, MTP, MTP_NEXT, PREFILL, SMALL_BATCH
 from py_engine.plan.sampling import Sampling
 from tests.support import mtp_models, wasm_engines
-from tests.support.cpu_engines import PROMPT, PROMPTS, SHAPED, WARM, Counting, collect, make
+from tests.support.cpu_engines import PROMPT, PROMPTS, SHAPED, WARM, Counting, collect, let_drafts_pay, make
 from tests.support.cpu_models import load
 from tests.support.model_files import ModelFiles
 
@@ -51,20 +51,11 @@ def test_the_layer_computes_what_the_reference_does(base: str, tmp_path: Path) -
         np.testing.assert_allclose(cpu.buffers["logits"][:304], want[i], atol=1e-4)
 
 
-def _always(runner: object) -> None:
-    """Let steps with drafts cost as much as plain ones, and drafts by prompt lookup too much."""
-
-    def step_ms(rows: int, *, drafting: bool = False, n_model_draft: int = 0) -> float:
-        return 1.0 if n_model_draft or not drafting else 100.0
-
-    runner.step_ms = step_ms  # type: ignore[attr-defined]
-
-
 def engine(path: Path, *, mtp: bool, n_ctx: int = 256, most: int = MAX_DRAFT, parallel: int = 4) -> Engine:
     cpu = load(path, n_ctx, mtp=mtp)
     runner = Counting(cpu.plan)
     runner._cpu = cpu
-    _always(runner)
+    let_drafts_pay(runner)
     return Engine(cpu.plan, runner, "cpu", parallel, speculation=mtp, draft_tokens=most)
 
 
@@ -83,7 +74,7 @@ async def test_the_cpu_engine_drafts_the_same(base: str, tmp_path: Path) -> None
     path = tmp_path / "model.gguf"
     mtp_models.write(base, path)
     on_numpy, on_wasm = engine(path, mtp=True), await wasm_engines.load(path, 256, mtp=True)
-    _always(on_wasm.runner)
+    let_drafts_pay(on_wasm.runner)
     assert await collect(on_numpy, PROMPT, GREEDY, 40) == await collect(on_wasm, PROMPT, GREEDY, 40)
     counts = [
         (totals.draft_steps, totals.model_drafted, totals.model_accepted)

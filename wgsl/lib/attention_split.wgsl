@@ -4,7 +4,8 @@
 #param SHIFTS // index in state.tables of the first sequence's shift: minus the number of the encoder's rows
 #endif
 
-// The first position that token m sees, and the one after the last. Without PART "encoder" that one is its own.
+// The first position that token m sees, and the one after the last. That is its own; or the one before, if no cache has
+// its keys and values (ANCHOR); or the encoder's last (PART).
 fn visible_range(m: u32) -> vec2u {
   let end = pos_of(m) + 1u;
 #if PART
@@ -18,10 +19,15 @@ fn visible_range(m: u32) -> vec2u {
 #if CHUNKED
   return vec2u((end - 1u) / WINDOW * WINDOW, end);
 #else
-#if WINDOW
-  return vec2u(end - min(end, WINDOW), end);
+#if ANCHOR
+  let last = end - 1u;
 #else
-  return vec2u(0u, end);
+  let last = end;
+#endif
+#if WINDOW
+  return vec2u(end - min(end, WINDOW), last);
+#else
+  return vec2u(0u, last);
 #endif
 #endif
 #endif

@@ -11,7 +11,7 @@ fn begins_run(m: u32) -> bool {
 #endif
 }
 
-// The token after the last one of the run that begins with token m.
+// The token after the last one of the run that token m is in.
 fn run_end(m: u32) -> u32 {
 #if STATE_PER_TOKEN
   var end = m + 1u;

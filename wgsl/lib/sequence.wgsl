@@ -1,6 +1,7 @@
 // Maps a batch index to (sequence, position). The batch is either consecutive tokens of one sequence, or a small batch
 // with a State per token: the next tokens of several sequences, or one sequence's last token and its draft.
 #param STATE_PER_TOKEN // 0: one State; 1: one State per token, and the first one's n is the size of the batch
+#param ANCHOR // not 0: index in state.tables of the first sequence's anchor, the position of all tokens of a draft (plan/assistant.py)
 #include "lib/state.wgsl"
 #include "lib/segments.wgsl"
 #include "lib/media.wgsl"
@@ -9,25 +10,26 @@
 fn count() -> u32 {
   return state.tokens[0].n;
 }
-#if STATE_PER_TOKEN
 
 fn pos_of(m: u32) -> u32 {
-  return state.tokens[m].pos;
-}
-
-fn seq_of(m: u32) -> u32 {
-  return state.tokens[m].seq;
-}
+#if ANCHOR
+  return state.tables[ANCHOR + seq_of(m)];
 #else
-
-fn pos_of(m: u32) -> u32 {
+#if STATE_PER_TOKEN
+  return state.tokens[m].pos;
+#else
   return batch_position(m);
+#endif
+#endif
 }
 
 fn seq_of(m: u32) -> u32 {
+#if STATE_PER_TOKEN
+  return state.tokens[m].seq;
+#else
   return state.tokens[0].seq;
-}
 #endif
+}
 
 // Index of token m in `tokens` of its sequence, which has no gaps.
 fn token_index(m: u32) -> u32 {

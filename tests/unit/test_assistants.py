@@ -1,0 +1,128 @@
+"""Drafts by Gemma 4's assistants: what they compute, and that the text stays the same."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from py_engine.engine import Engine
+from py_engine.errors import WispError
+from py_engine.load_plan import CPU
+from py_engine.models.families import family
+from py_engine.plan.lists import DECODE, DRAFT_BEGIN, MTP, MTP_NEXT, PREFILL, SMALL_BATCH
+from py_engine.plan.sampling import Sampling
+from py_engine.planner import PlanOptions, make_plan
+from tests.support import assistant_models, mtp_models, wasm_engines
+from tests.support.cpu_engines import PROMPT, PROMPTS, SHAPED, WARM, Counting, collect, let_drafts_pay
+from tests.support.cpu_models import load
+from tests.support.model_files import ModelFiles
+
+SIZES = PlanOptions(64, 16, "f32")
+GREEDY = Sampling(temperature=0)
+EDITS: list[tuple[str, object, str]] = [
+    ("embedding_length_out", 96, "it reads 96 values of a token, the model has 64"),
+    ("attention.head_count_kv", [4, 4, 4], "its layer 0 cannot read the cache of the model's layer"),
+    ("attention.sliding_window", 12, "its layer 0 cannot read the cache of the model's layer"),
+]
+IDS = [(37 * i + 11) % 300 for i in range(40)]
+
+
+class Files(NamedTuple):
+    model: Path
+    assistant: Path
+
+
+@pytest.fixture(scope="module", params=assistant_models.BASES, ids=lambda base: base.split("/")[1])
+def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder = tmp_path_factory.mktemp("assistant")
+    made = Files(folder / "model.gguf", folder / "assistant.gguf")
+    assistant_models.write(request.param, *made)
+    return made
+
+
+def test_it_computes_what_the_reference_does(files: Files) -> None:
+    """After a prompt in batches, a token alone and a small batch. All tokens of a draft stand at its first position."""
+    cpu, reference = load(files.model, 64, draft=files.assistant), assistant_models.AssistantReference(*files)
+    for at, end, name in ((0, 16, PREFILL), (16, 31, PREFILL), (31, 32, DECODE), (32, 39, SMALL_BATCH)):
+        states = cpu.buffers["state"][:32].reshape(8, 4)
+        states[:, 0] = np.arange(at, at + 8)
+        cpu.feed(at, IDS[at:end], [name], 0)
+    drafted = [5, 9]
+    want = reference.drafts(IDS, drafted)
+    for i, token in enumerate([IDS[-1], *drafted]):
+        cpu.feed(39 + i, [token], [MTP_NEXT] if i else [DRAFT_BEGIN, MTP], 0)
+        np.testing.assert_allclose(cpu.buffers["logits"][:304], want[i], atol=1e-4)
+
+
+def engine(files: Files, *, drafts: bool = True) -> Engine:
+    cpu = load(files.model, 256, draft=files.assistant if drafts else None)
+    runner = Counting(cpu.plan)
+    runner._cpu = cpu
+    let_drafts_pay(runner)
+    return Engine(cpu.plan, runner, "cpu", 4, speculation=drafts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED], ids=["greedy", "seed", "shaped"])
+async def test_the_text_is_the_one_without_drafts(files: Files, sampling: Sampling) -> None:
+    used = engine(files)
+    want = await collect(engine(files, drafts=False), PROMPT, sampling, 60)
+    assert await collect(used, PROMPT, sampling, 60) == want
+    totals = used._generation.totals
+    assert 0 < totals.model_accepted < totals.model_drafted, "some are rejected"
+
+
+@pytest.mark.slow
+async def test_requests_draft_side_by_side(files: Files) -> None:
+    used, plain = engine(files), engine(files, drafts=False)
+    requests = list(zip(PROMPTS, [GREEDY, WARM, SHAPED, GREEDY], [40, 40, 60, 30], strict=False))
+    want = [await collect(plain, *request) for request in requests]
+    assert await asyncio.gather(*(collect(used, *request) for request in requests)) == want
+    totals = used._generation.totals
+    assert 0 < totals.model_accepted < totals.model_drafted
+
+
+@pytest.mark.slow
+async def test_the_cpu_engine_drafts_the_same(files: Files) -> None:
+    on_numpy, on_wasm = engine(files), await wasm_engines.load(files.model, 256, draft=files.assistant)
+    let_drafts_pay(on_wasm.runner)
+    assert await collect(on_numpy, PROMPT, GREEDY, 40) == await collect(on_wasm, PROMPT, GREEDY, 40)
+    counts = [
+        (totals.draft_steps, totals.model_drafted, totals.model_accepted)
+        for totals in (used._generation.totals for used in (on_numpy, on_wasm))
+    ]
+    assert counts[0] == counts[1]
+    assert counts[0][2] > 0
+
+
+def test_it_adds_weights_and_no_cache(files: Files) -> None:
+    without, beside = load(files.model, 64).plan, load(files.model, 64, draft=files.assistant).plan
+    assert beside.memory()["weights"] > without.memory()["weights"]
+    assert beside.memory()["kv"] == without.memory()["kv"]
+    assert beside.draft is not None
+    assert 0 < beside.draft.cost < 1
+
+
+@pytest.mark.parametrize(("key", "value", "why"), EDITS, ids=[key for key, *_ in EDITS])
+def test_an_assistant_of_another_model_is_refused(files: Files, key: str, value: object, why: str) -> None:
+    parts = ModelFiles.read(files.model, draft=files.assistant).parts
+    assert parts.draft is not None
+    edited = replace(parts.draft, metadata=parts.draft.metadata | {f"gemma4-assistant.{key}": value})
+    with pytest.raises(WispError, match=why) as error:
+        make_plan(parts.header, CPU, replace(SIZES, draft=edited))
+    assert (error.value.code, error.value.param) == ("draft_mismatch", "draft")
+
+
+def test_a_model_of_another_architecture_is_refused(files: Files, tmp_path: Path) -> None:
+    mtp_models.write("qwen35/qwen35", tmp_path / "model.gguf")
+    parts = ModelFiles.read(tmp_path / "model.gguf", draft=files.assistant).parts
+    with pytest.raises(WispError, match="it drafts for gemma4, the model is qwen35"):
+        make_plan(parts.header, CPU, replace(SIZES, draft=parts.draft))
+
+
+def test_alone_it_says_what_it_needs(files: Files) -> None:
+    with pytest.raises(WispError, match="load a Gemma 4 model, with this file as its draft model"):
+        family(ModelFiles.read(files.assistant).parts.header)
