@@ -231,7 +231,7 @@ class Run:
         usage.reasoning_tokens = output.reasoning_tokens
         if request.truncate:
             usage.truncated_tokens = prompt.truncated + stats.shifted_tokens
-        called = output.message.calls_whole(stopped=stream.stopped is not None)
+        called = output.message.calls_whole(cut=not stream.complete)
         reason = "length" if not stream.ended else "tool_calls" if called else "stop"
         if request.stream:
             self._emit(answer.closing(reason, usage, index, stream.stopped, output.new_ids()))
@@ -343,8 +343,8 @@ class Output:
 
     def finish(self) -> None:
         """Emit what was held back."""
-        cut = not self.stream.ended or self.stream.stopped is not None
-        self._send([*self._parser.push(self.stream.finish()), *self._parser.finish(cut=cut)])
+        rest = self._parser.push(self.stream.finish())
+        self._send([*rest, *self._parser.finish(cut=not self.stream.complete)])
         rest = self.logprobs.add(self.stream.logprobs())
         if rest:
             self._run.emit(self._run.answer.piece({}, self.index, rest, self.new_ids()))
