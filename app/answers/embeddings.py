@@ -89,8 +89,10 @@ def rank_request(body: Any) -> RankRequest:
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise WispError(f"{param}[{i}] must be a text.", "invalid_type", param=f"{param}[{i}]")
-    return_documents = boolean(body, "return_text" if tei else "return_documents")
-    return RankRequest(query, texts, min(_positive(body, "top_n") or len(texts), len(texts)), return_documents, tei)
+    # Each form has its own name for the switch; the other form's name counts where that is absent.
+    name, other = ("return_text", "return_documents") if tei else ("return_documents", "return_text")
+    shown = boolean(body, name, default=boolean(body, other))
+    return RankRequest(query, texts, min(_positive(body, "top_n") or len(texts), len(texts)), shown, tei)
 
 
 def _fields(body: Any, known: tuple[str, ...]) -> dict[str, Any]:

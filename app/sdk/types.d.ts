@@ -220,21 +220,21 @@ interface RankedTexts {
   query: string;
   /** default: all */
   top_n?: number | null;
+  /** The answer has the documents, too. */
+  return_documents?: boolean;
+  /** The name of `return_documents` beside `texts`. */
+  return_text?: boolean;
   user?: string;
   signal?: AbortSignal | null;
 }
 
 export interface RerankRequest extends RankedTexts {
   documents: (string | { text: string })[];
-  /** the answer has the documents, too */
-  return_documents?: boolean;
 }
 
 /** A ranking in the form of Text Embeddings Inference. */
 export interface TextRerankRequest extends RankedTexts {
   texts: (string | { text: string })[];
-  /** the answer has the texts, too */
-  return_text?: boolean;
 }
 
 export interface TokenizeRequest {

@@ -252,6 +252,28 @@ async def test_rankings_as_text_embeddings_inference_has_them(model: Loaded) -> 
     assert told == [wanted[0] | {"text": body["texts"][wanted[0]["index"]]}]
 
 
+@pytest.mark.parametrize("field", ["documents", "texts"])
+@pytest.mark.parametrize(
+    ("documents", "text", "shown"),
+    [
+        (True, None, (True, True)),
+        (None, True, (True, True)),
+        (True, False, (True, False)),
+        (False, True, (False, True)),
+    ],
+)
+def test_the_switch_for_documents_has_a_name_in_each_form(
+    field: str, documents: bool | None, text: bool | None, shown: tuple[bool, bool]
+) -> None:
+    """The other form's name counts only where a form's own is absent. `shown`: by documents, by texts."""
+    body = {"query": "a", field: ["b"], "return_documents": documents, "return_text": text}
+    assert embeddings.rank_request(body).return_documents == shown[field == "texts"]
+    for name in ("return_documents", "return_text"):
+        with pytest.raises(WispError) as caught:
+            embeddings.rank_request(body | {name: "yes"})
+        assert (caught.value.code, caught.value.param) == ("invalid_type", name)
+
+
 @pytest.mark.parametrize("body", [{"ttl": 60}, {"keep_alive": "5m"}])
 def test_how_long_a_model_stays_loaded_has_no_effect(body: dict[str, Any]) -> None:
     assert embeddings.embedding_request({"input": "a"} | body) == embeddings.embedding_request({"input": "a"})
