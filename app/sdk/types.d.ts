@@ -50,6 +50,23 @@ export interface Form {
   /** the whole answer matches it */
   regex?: string | null;
   json_schema?: Schema | null;
+  /** vLLM's; exactly one */
+  structured_outputs?: StructuredOutputs | null;
+  /** vLLM's older names: a schema, or its text */
+  guided_json?: Schema | string | null;
+  guided_regex?: string | null;
+  guided_choice?: string[] | null;
+  guided_grammar?: string | null;
+}
+
+export interface StructuredOutputs {
+  /** a schema, or its text */
+  json?: Schema | string | null;
+  regex?: string | null;
+  /** the answer is one of them */
+  choice?: string[] | null;
+  grammar?: string | null;
+  json_object?: boolean | null;
 }
 
 /** Sampler parameters; docs/parameters.md has their ranges and defaults. */
