@@ -228,6 +228,8 @@ export interface EmbeddingsRequest {
   /** of each vector: so many of its first numbers */
   dimensions?: number | null;
   encoding_format?: "float" | "base64" | null;
+  /** llama.cpp's norm that is 1 afterwards: -1 none, 0 the largest value (which becomes 32,760), 2 (default), p */
+  embd_normalize?: number | null;
   user?: string;
   signal?: AbortSignal | null;
 }
