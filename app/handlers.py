@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from app.client import Call, Client, Fields
 from app.endpoints.compatible import CompatibleHandlers
 from app.endpoints.handlers import DONE, Handler
+from app.endpoints.lm_studio import LMStudioHandlers
 from app.endpoints.openai import OpenAIHandlers
 from app.model_messages import ModelMessages, model_name
 from app.models import loading
@@ -60,6 +61,7 @@ class Worker:
         handlers: dict[str, Handler] = {
             **OpenAIHandlers(self._models, platform).by_kind,
             **CompatibleHandlers(self._models, platform).by_kind,
+            **LMStudioHandlers(self._models, platform).by_kind,
             "models": self._list,
             "load": self._load,
             "unload": self._unload,

@@ -376,6 +376,16 @@ export interface Api {
     ps(): Promise<any>;
     version(): Promise<any>;
   };
+  /** LM Studio's API: OpenAI's answers, with `stats`, `model_info` and `runtime`; lists of models. */
+  lmStudio: {
+    chat: { completions: { create: Create<Record<string, any>> } };
+    completions: { create: Create<Record<string, any>> };
+    models: {
+      list(): Promise<any>;
+      /** `models` as version 1 of the API has them, beside OpenAI's list */
+      listV1(): Promise<any>;
+    };
+  };
   /** The endpoints of llama.cpp's server that are its own. */
   llama: {
     completion: Create<Record<string, any>>;
