@@ -11,7 +11,8 @@ import pytest
 
 from app.answers.chat import Exchange
 from app.answers.hooks import Hooks, StopWhen
-from app.openai.answers import Message
+from app.answers.parsing import PlainParser
+from app.openai.answers import Delta, Message
 from app.openai.requests import ChatRequest
 from app.openai.responses import responses_request
 from py_engine.generate.answer import GenerationRequest
@@ -197,6 +198,23 @@ def test_calls_that_may_run(arguments: str, cut: bool, whole: bool) -> None:
     function = {"name": "look", "arguments": arguments}
     message.add({"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]})
     assert message.calls_whole(cut=cut) == whole
+
+
+async def test_a_journal_of_one_batch_is_parsed_in_parts(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsers copy the rest of a text at each marker: a long text at once takes the square of its length."""
+    pushed: list[str] = []
+    push = PlainParser.push
+
+    def recorded(parser: PlainParser, text: str) -> list[Delta]:
+        pushed.append(text)
+        return push(parser, text)
+
+    monkeypatch.setattr(PlainParser, "push", recorded)
+    ids = page.engine.tokenizer.encode("word " * 1000)
+    journal = {"answer": {"root": "x", "created": 5}, "choices": [{"seed": 1, "batches": [ids], "closed": True}]}
+    answer = await page.call("completions", request={"prompt": "a"}, resume=journal)
+    assert answer["choices"][0]["text"] == "".join(pushed) == "word " * 1000
+    assert max(map(len, pushed)) <= 64 * len("word ")
 
 
 async def test_logprobs_go_with_their_text(page: Page) -> None:
