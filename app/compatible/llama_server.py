@@ -10,17 +10,23 @@ from app.models.slots import Task
 from app.openai.answers import Identity
 from app.openai.converted import MAX_STOPS, Converted, Emit
 from app.openai.fields import Body, Json, boolean, text, unsupported, wrong_type
-from app.openai.llama_parameters import NEUTRAL_VALUES, SAMPLERS, UNLIMITED, has_no_effect, token_limit
+from app.openai.llama_parameters import (
+    LIMITS,
+    NEUTRAL_VALUES,
+    PASSED_ON,
+    SAMPLERS,
+    UNLIMITED,
+    has_no_effect,
+    token_limit,
+)
 from app.openai.messages import CompletionPrompt, Infill, MixedPrompt
 from app.openai.requests import CompletionRequest, Request, completion_request
 from app.openai.sampling import NAMES as SAMPLING
 from app.openai.sampling import PARAMETERS
 
 _DEFAULTS: Body = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "dry_penalty_last_n": 64}
-_PASSED_ON = SAMPLING | {
-    "model", "prompt", "stop", "ignore_eos", "cache_prompt", "grammar", "json_schema", "lora", "samplers", "n", "n_cmpl"
-}  # fmt: skip
-_OWN = frozenset(["n_predict", "max_tokens", "stream", "return_tokens", "response_fields"])
+_PASSED_ON = SAMPLING | PASSED_ON | {"model", "prompt", "grammar", "json_schema"}
+_OWN = LIMITS | {"stream", "return_tokens", "response_fields"}
 _GAP = frozenset(["input_prefix", "input_suffix", "input_extra"])
 _DEFAULT_SEED = 0xFFFFFFFF  # that server's -1: a random one
 _STOP_TYPES = {"stop": "eos", "length": "limit"}

@@ -53,11 +53,12 @@ _IGNORED = frozenset(
      "prompt_cache_options", "ttl", "keep_alive", "draft_model", "guided_decoding_backend"]
 )  # fmt: skip
 _COMMON = (
-    frozenset(["stream", "stream_options", "max_tokens", "stop", "n", "logprobs", "ignore_eos", "cache_prompt",
-               "truncation", "prompt_cache_retention", "lora", "n_predict", "n_cmpl", "samplers"])
+    frozenset(["stream", "stream_options", "logprobs", "truncation", "prompt_cache_retention"])
+    | llama_parameters.PASSED_ON
+    | llama_parameters.LIMITS
     | sampling.NAMES
     | formats.NAMES
-)  # fmt: skip
+)
 _CHAT = (
     _COMMON
     | tools.NAMES
