@@ -41,14 +41,13 @@ def with_stats(answer: dict[str, Json], model: Loaded) -> dict[str, Json]:
 
 
 def _stop_reason(choice: dict[str, Json], timings: dict[str, Json], context: int) -> str:
+    finish_reason = choice["finish_reason"]
     if choice.get("stop_reason") is not None:
         return "stopStringFound"
-    is_full = timings["cache_n"] + timings["prompt_n"] + timings["predicted_n"] >= context
-    return (
-        "contextLengthReached"
-        if choice["finish_reason"] == "length" and is_full
-        else _STOP_REASONS[choice["finish_reason"]]
-    )
+    tokens = timings["cache_n"] + timings["prompt_n"] + timings["predicted_n"]
+    if finish_reason == "length" and tokens >= context:
+        return "contextLengthReached"
+    return _STOP_REASONS[finish_reason]
 
 
 def described(entry: dict[str, Json], model: Loaded | None) -> dict[str, Json]:
