@@ -5,9 +5,11 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from app import model_messages
 from app.client import Call, Client, Fields
 from app.endpoints.compatible import CompatibleHandlers
 from app.endpoints.handlers import DONE, Handler
+from app.endpoints.lm_studio import LMStudioHandlers
 from app.endpoints.openai import OpenAIHandlers
 from app.model_messages import ModelMessages, model_name
 from app.models import loading
@@ -22,11 +24,8 @@ from py_engine.errors import NOT_FOUND, SERVER_ERROR, WispError
 from py_engine.generate.request_queue import aborted
 
 
-class Platform(Source, upstreams.Platform, Protocol):
+class Platform(Source, model_messages.Platform, upstreams.Platform, Protocol):
     """What the browser does for the worker."""
-
-    async def load_grammar(self, instance: int) -> Any:
-        """An instance of grammar.js as a module."""
 
     def channel(self, name: str, receive: Callable[[Fields], None]) -> Callable[[Fields], None]:
         """A channel among this browser's engines (downloads.py)."""
@@ -60,6 +59,7 @@ class Worker:
         handlers: dict[str, Handler] = {
             **OpenAIHandlers(self._models, platform).by_kind,
             **CompatibleHandlers(self._models, platform).by_kind,
+            **LMStudioHandlers(self._models, platform).by_kind,
             "models": self._list,
             "load": self._load,
             "unload": self._unload,

@@ -22,7 +22,7 @@ _TEMPLATE_OPTIONS = ("tools", "documents", "template", "addGenerationPrompt")
 
 
 class Platform(PageReader, Protocol):
-    """What the browser does for these handlers."""
+    """What the browser does for these handlers, and for those of endpoints."""
 
     async def load_grammar(self, instance: int) -> Any:
         """An instance of grammar.js as a module."""

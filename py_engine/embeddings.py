@@ -75,12 +75,13 @@ class Embeddings:
                 parts.append(await self._runner.rows(self._embedding.rows, n, width))
         return joined(self._runner, parts)
 
-    async def all(self, groups: Iterable[Group], pooling: str) -> AsyncGenerator[Any]:
-        """Pooled embeddings of length 1, in order: in float32, rows of some sequences at a time, (n, n_embd).
+    async def all(self, groups: Iterable[Group], pooling: str, *, unit: bool = True) -> AsyncGenerator[Any]:
+        """Pooled embeddings, in order: in float32, rows of some sequences at a time, (n, n_embd).
 
+        `unit`: scale them to length 1.
         On a GPU, the next group is taken before the result of the one before is awaited.
         """
-        what = Pooled(pooling, "pooled", self._width(pooling), [NORMALIZE])
+        what = Pooled(pooling, "pooled", self._width(pooling), [NORMALIZE] if unit else [])
         async with aclosing(self._pooled(self._checked(groups), what)) as results:
             async for rows in results:
                 yield rows

@@ -28,7 +28,8 @@ PIECE = 1 << 16  # bytes; without it, the length that a server states is what is
 MAX_TICKETS = 32
 TAB, BACKGROUND = "tab", "background"  # a tab of the user's browser; a headless one
 API_PATHS = {path: endpoint for endpoint in ENDPOINTS.values() for path in (endpoint.path, *endpoint.also)}
-OLLAMA = "/api/"  # below it are Ollama's endpoints only
+OLLAMA = "/api/"  # below it are Ollama's endpoints
+LM_STUDIO = ("/api/v0/", "/api/v1/")  # and LM Studio's, with OpenAI's errors
 ANTHROPIC_TYPES = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.FORBIDDEN: "permission_error",
@@ -254,8 +255,9 @@ class ApiHandler(Handler):
             path = self.decoded_path()
         except BadRequest:
             return "openai"
-        endpoint = API_PATHS.get(path.strip("/"))
-        return endpoint.errors if endpoint else "ollama" if path.startswith(OLLAMA) else "openai"
+        if (endpoint := API_PATHS.get(path.strip("/"))) is not None:
+            return endpoint.errors
+        return "ollama" if path.startswith(OLLAMA) and not path.startswith(LM_STUDIO) else "openai"
 
     def _error(self, status: HTTPStatus, code: str, message: str) -> str:
         """Return an error in the form of the endpoint's API."""

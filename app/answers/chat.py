@@ -35,6 +35,7 @@ from py_engine.tasks import begin
 Emit = Callable[[dict[str, Any]], None]
 Result = dict[str, Any] | None
 NO_HOOKS = Hooks()
+MOST_AT_ONCE = 64  # tokens whose text is parsed at once: parsers copy what follows a marker
 YIELD_S = 0.02  # time between two yields to the event loop, which then handles messages such as an abort
 
 
@@ -209,7 +210,8 @@ class Run:
         begun = Begun(recorded.ids, recorded.seed, self.journal.branched) if recorded.batches else None
         self.model.check_ids(recorded.ids, "resume")
         for batch in recorded.batches:
-            output.push(batch)
+            for part in self._parts(batch):
+                output.push(part)
         clock, stats = Clock(self._received), GenerationStats()
         if not recorded.closed:
             self.journal.begin(index)
@@ -231,7 +233,7 @@ class Run:
         usage.reasoning_tokens = output.reasoning_tokens
         if request.truncate:
             usage.truncated_tokens = prompt.truncated + stats.shifted_tokens
-        called = output.message.calls_whole(stopped=stream.stopped is not None)
+        called = output.message.calls_whole(cut=not stream.complete)
         reason = "length" if not stream.ended else "tool_calls" if called else "stop"
         if request.stream:
             self._emit(answer.closing(reason, usage, index, stream.stopped, output.new_ids()))
@@ -279,9 +281,8 @@ class Run:
 
     def _parts(self, batch: Batch) -> list[Batch]:
         """What is pushed at once: a stopping rule sees every token."""
-        if self.hooks.stop_when is None:
-            return [batch]
-        return [batch[i : i + 1] for i in range(len(batch.ids))]
+        size = MOST_AT_ONCE if self.hooks.stop_when is None else 1
+        return [batch[i : i + size] for i in range(0, len(batch.ids), size)]
 
     def emit(self, chunk: dict[str, Any] | None) -> None:
         """Emit a chunk if the answer is streamed."""
@@ -343,8 +344,8 @@ class Output:
 
     def finish(self) -> None:
         """Emit what was held back."""
-        cut = not self.stream.ended or self.stream.stopped is not None
-        self._send([*self._parser.push(self.stream.finish()), *self._parser.finish(cut=cut)])
+        rest = self._parser.push(self.stream.finish())
+        self._send([*rest, *self._parser.finish(cut=not self.stream.complete)])
         rest = self.logprobs.add(self.stream.logprobs())
         if rest:
             self._run.emit(self._run.answer.piece({}, self.index, rest, self.new_ids()))

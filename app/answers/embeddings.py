@@ -1,11 +1,11 @@
 """Answer requests for embeddings, in OpenAI's shape, and for rankings of documents.
 
-Embeddings are pooled as the model's metadata says and normalised to length 1. Without metadata, a causal model pools
-the last token and an encoder the mean. Source of the ranking's prompt and answer: llama.cpp's server.
+Embeddings are pooled as the model's metadata says and normalised to length 1, unless a request names another norm.
+Without metadata, a causal model pools the last token and an encoder the mean. Source of the norms, of the ranking's
+prompt and of its answer: llama.cpp's server.
 """
 
 import base64
-import math
 import re
 import time
 from array import array
@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.models.loaded import Loaded
-from app.openai.fields import boolean
+from app.openai.fields import boolean, integer
 from py_engine.errors import WispError, prompt_too_long
 from py_engine.generate.request_queue import Job
 
 MAX_INPUTS = 2048
 FIRST_GROUP = 512  # tokens of the first group of texts that are computed at once
 GROUP_S = 0.05  # seconds that a group should take
+AS_COMPUTED, MAXIMUM, EUCLIDEAN = -1, 0, 2  # values of `embd_normalize`; others from 1 on are p-norms
+LARGEST = 32760  # the largest value of an embedding whose norm is MAXIMUM: it fits an int16
 _IGNORED = ("model", "user", "ttl", "keep_alive")
-_EMBEDDING = ("input", "dimensions", "encoding_format", *_IGNORED)
+_EMBEDDING = ("input", "dimensions", "encoding_format", "embd_normalize", *_IGNORED)
 _RANKING = ("query", "documents", "texts", "top_n", "return_documents", "return_text", *_IGNORED)
 
 
@@ -36,6 +38,7 @@ class EmbeddingRequest:
     as_base64: bool = False
     truncate: bool = False  # shorten what is longer than the context
     param: str = "input"  # the field of the inputs, for errors
+    norm: int = EUCLIDEAN  # that is 1 afterwards
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,14 @@ def embedding_request(body: Any, param: str = "input") -> EmbeddingRequest:
             param="encoding_format",
         )
     inputs = _inputs(body.get("input"), param)
-    return EmbeddingRequest(inputs, _positive(body, "dimensions"), form == "base64", param=param)
+    norm = integer(body, "embd_normalize", AS_COMPUTED)
+    return EmbeddingRequest(
+        inputs,
+        _positive(body, "dimensions"),
+        form == "base64",
+        param=param,
+        norm=EUCLIDEAN if norm is None else norm,
+    )
 
 
 def rank_request(body: Any) -> RankRequest:
@@ -89,8 +99,10 @@ def rank_request(body: Any) -> RankRequest:
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise WispError(f"{param}[{i}] must be a text.", "invalid_type", param=f"{param}[{i}]")
-    return_documents = boolean(body, "return_text" if tei else "return_documents")
-    return RankRequest(query, texts, min(_positive(body, "top_n") or len(texts), len(texts)), return_documents, tei)
+    # Each form has its own name for the switch; the other form's name counts where that is absent.
+    name, other = ("return_text", "return_documents") if tei else ("return_documents", "return_text")
+    shown = boolean(body, name, default=boolean(body, other))
+    return RankRequest(query, texts, min(_positive(body, "top_n") or len(texts), len(texts)), shown, tei)
 
 
 def _fields(body: Any, known: tuple[str, ...]) -> dict[str, Any]:
@@ -152,11 +164,12 @@ async def embeddings(model: Loaded, request: EmbeddingRequest, job: Job) -> dict
     pooling = "mean" if engine.embeddings.pooling == "none" else engine.embeddings.pooling
     sequences = _Sequences(_tokenized(model, request), job)
     data: list[dict[str, Any]] = []
-    async with aclosing(engine.embeddings.all(sequences, pooling)) as results:
+    unit = request.norm == EUCLIDEAN
+    async with aclosing(engine.embeddings.all(sequences, pooling, unit=unit)) as results:
         async for found in results:
             # a JavaScript Float32Array, or a numpy array
             flat = array("f", found.to_bytes() if hasattr(found, "to_bytes") else found.tobytes())
-            for vector in _vectors(flat, width, request.dimensions):
+            for vector in _vectors(flat, width, request):
                 out = base64.b64encode(vector.tobytes()).decode() if request.as_base64 else vector
                 data.append({"object": "embedding", "index": len(data), "embedding": out})
     usage = {"prompt_tokens": sequences.tokens, "total_tokens": sequences.tokens}
@@ -182,11 +195,15 @@ def _shortened(ids: list[int], length: int, around: list[int]) -> list[int]:
     return [*ids[: length - len(end)], *end]
 
 
-def _vectors(flat: "array[float]", width: int, dimensions: int | None) -> Iterator["array[float]"]:
-    """Cut rows of `width` values apart; shorten each to `dimensions` and normalise it again."""
+def _vectors(flat: "array[float]", width: int, request: EmbeddingRequest) -> Iterator["array[float]"]:
+    """Cut rows of `width` values apart; shorten each to the request's dimensions, and scale it to the request's norm.
+
+    Rows whose norm is EUCLIDEAN have length 1 already.
+    """
     for at in range(0, len(flat), width):
-        vector = flat[at : at + (dimensions or width)]
-        yield vector if len(vector) == width else array("f", normalised(vector))
+        vector = flat[at : at + (request.dimensions or width)]
+        is_done = request.norm == AS_COMPUTED or (request.norm == EUCLIDEAN and len(vector) == width)
+        yield vector if is_done else array("f", scaled(vector, request.norm))
 
 
 async def rank(model: Loaded, request: RankRequest, job: Job) -> Any:
@@ -282,7 +299,16 @@ def _check_length(engine: Any, ids: list[int], param: str) -> None:
         raise WispError(f"{param} has no tokens.", "invalid_value", param=param)
 
 
-def normalised(vector: Sequence[float]) -> list[float]:
-    """Scale a vector to length 1; a zero vector stays zero."""
-    length = math.sqrt(sum(x * x for x in vector))
-    return [x / length for x in vector] if length else list(vector)
+def scaled(vector: Sequence[float], norm: int) -> list[float]:
+    """A vector over its norm: (the sum of |x|^norm)^(1/norm), or for MAXIMUM the largest |x| over LARGEST.
+
+    A zero vector stays zero.
+    """
+    largest = max(map(abs, vector), default=0.0)
+    if not largest:
+        return list(vector)
+    if norm == MAXIMUM:
+        length = largest / LARGEST
+    else:  # divided by the largest value first, powers cannot overflow
+        length = largest * sum((abs(x) / largest) ** norm for x in vector) ** (1 / norm)
+    return [x / length for x in vector]

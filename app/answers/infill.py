@@ -1,9 +1,9 @@
 """Prompts that have the model fill a gap in a text (fill in the middle, FIM), in llama.cpp's layout.
 
-    BOS, repository's name, files, PREFIX, the text before the gap, SUFFIX, the text after it, MIDDLE
+    repository's name, files, BOS, PREFIX, the text before the gap, SUFFIX, the text after it, MIDDLE
 
-Unlike llama.cpp, which has the files before it, BOS comes first. The FIM tokens (PREFIX, SUFFIX, MIDDLE) are control
-tokens of the vocabulary; models of code have them. Source: tools/server/README.md of llama.cpp.
+The FIM tokens (PREFIX, SUFFIX, MIDDLE) are control tokens of the vocabulary; models of code have them.
+Source: tools/server/README.md of llama.cpp, and the prompts of its server.
 """
 
 from app.models.loaded import Loaded
@@ -35,7 +35,7 @@ def encode(model: Loaded, infill: Infill, most: int | None) -> tuple[list[int], 
         prefix, suffix = _shortened(prefix, suffix, left)
         left -= len(prefix) + len(suffix)
         files = files[max(0, len(files) - left) :]
-    ids = [*begin, *files, before, *prefix, *typed, after, *suffix, middle]
+    ids = [*files, *begin, before, *prefix, *typed, after, *suffix, middle]
     return ids, whole - len(files) - len(prefix) - len(suffix)
 
 

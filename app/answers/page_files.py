@@ -20,7 +20,7 @@ class PageReader(Protocol):
     """What a page does for requests."""
 
     async def fetch_media(self, url: str) -> bytes:
-        """The picture, sound or video at an address."""
+        """The picture, sound or video at an address. WispError network_error, http_error."""
 
     async def read_pdf(self, data: bytes) -> str:
         """The text of a PDF file. ValueError with the reason where it cannot be read."""

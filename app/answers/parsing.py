@@ -21,7 +21,7 @@ class Parser(Protocol):
     def finish(self, *, cut: bool = False) -> list[Delta]:
         """The deltas of the text that was held back, at the end of the answer.
 
-        `cut`: a limit or a stop string ended the answer. Then the beginning of a call is dropped.
+        `cut`: a limit, a stop string or a stopping rule ended the answer. Then the beginning of a call is dropped.
         """
 
 

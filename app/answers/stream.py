@@ -47,7 +47,8 @@ class AnswerStream:
         self._decoder, self._of_all = decoder, of_all
         self._stops = StopStrings(stops)
         self._end_ids = end_ids
-        self.ended = False  # an end token or a stop string came
+        self.ended = False  # an end token, a stop string or the caller ended the answer
+        self.complete = False  # an end token came
         self.tokens = 0  # ids used, including the end token and those of the stop string
         self._decoded = self._sent = 0  # characters
         self._waiting: deque[tuple[int, int, TokenLogprob]] = deque()  # (start, end of its text, log-probability)
@@ -67,7 +68,7 @@ class AnswerStream:
             self.tokens += 1
             start = self._decoded
             if token in self._end_ids:
-                self.ended = True
+                self.ended = self.complete = True
                 if logprobs is not None and self._of_all:
                     self._waiting.append((start, start, logprobs[i]))
                 continue

@@ -3,25 +3,30 @@
 Source: tools/server/README.md of llama.cpp, and what its server answers.
 """
 
-from collections.abc import Sequence
 from functools import partial
 
 from app.compatible.samplers import with_any_temperature
 from app.models.slots import Task
 from app.openai.answers import Identity
 from app.openai.converted import MAX_STOPS, Converted, Emit
-from app.openai.fields import Body, Json, boolean, integer, text, unsupported, wrong_type
-from app.openai.llama_parameters import NEUTRAL_VALUES, SAMPLERS, UNLIMITED, has_no_effect, token_limit
+from app.openai.fields import Body, Json, boolean, text, unsupported, wrong_type
+from app.openai.llama_parameters import (
+    LIMITS,
+    NEUTRAL_VALUES,
+    PASSED_ON,
+    SAMPLERS,
+    UNLIMITED,
+    has_no_effect,
+    token_limit,
+)
 from app.openai.messages import CompletionPrompt, Infill, MixedPrompt
 from app.openai.requests import CompletionRequest, Request, completion_request
 from app.openai.sampling import NAMES as SAMPLING
 from app.openai.sampling import PARAMETERS
 
 _DEFAULTS: Body = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "dry_penalty_last_n": 64}
-_PASSED_ON = SAMPLING | {
-    "model", "prompt", "stop", "ignore_eos", "cache_prompt", "grammar", "json_schema", "lora", "samplers", "n", "n_cmpl"
-}  # fmt: skip
-_OWN = frozenset(["n_predict", "max_tokens", "stream", "return_tokens", "response_fields"])
+_PASSED_ON = SAMPLING | PASSED_ON | {"model", "prompt", "grammar", "json_schema"}
+_OWN = LIMITS | {"stream", "return_tokens", "response_fields"}
 _GAP = frozenset(["input_prefix", "input_suffix", "input_extra"])
 _DEFAULT_SEED = 0xFFFFFFFF  # that server's -1: a random one
 _STOP_TYPES = {"stop": "eos", "length": "limit"}
@@ -86,36 +91,16 @@ def _file(value: Json, path: str) -> tuple[str, str]:
     return name or "tmp", content
 
 
-def embedded(answer: Json, norm: int) -> list[Json]:
-    """/embeddings' answer from OpenAI's, whose embeddings have length 1. `norm`: as `embd_normalize` says."""
-    return [{"index": one["index"], "embedding": [_scaled(one["embedding"], norm)]} for one in answer["data"]]
+def embedded(answer: Json) -> list[Json]:
+    """/embeddings' answer from OpenAI's."""
+    return [{"index": one["index"], "embedding": [list(one["embedding"])]} for one in answer["data"]]
 
 
-def _scaled(vector: Sequence[float], norm: int) -> list[float]:
-    """A vector over its norm: (the sum of |x|^norm)^(1/norm); for 0, the largest |x| becomes 32,760."""
-    largest = max(map(abs, vector), default=0.0)
-    if not largest:
-        return list(vector)
-    if norm == 0:
-        length = largest / 32760
-    else:  # divided by the largest value first, powers cannot overflow
-        length = largest * sum((abs(x) / largest) ** norm for x in vector) ** (1 / norm)
-    return [x / length for x in vector]
-
-
-def embeddings_request(body: Body) -> tuple[Body, int]:
-    """OpenAI's request for one to /embeddings, and the norm to which embeddings are scaled.
-
-    The text is `content`, or as OpenAI has it `input`.
-    """
-    norm = integer(body, "embd_normalize", -1)
-    if norm == -1:
-        raise unsupported("embd_normalize: -1 is not supported: embeddings are normalised here.", "embd_normalize")
-    request = {name: value for name, value in body.items() if name not in ("content", "embd_normalize")}
-    request["input"] = body.get(text_field(body))
-    if request.get("encoding_format") == "base64":
+def embeddings_request(body: Body) -> Body:
+    """OpenAI's request for one to /embeddings. The text is `content`, or as OpenAI has it `input`."""
+    if body.get("encoding_format") == "base64":
         raise unsupported("encoding_format is not supported here; /v1/embeddings has it.", "encoding_format")
-    return request, 2 if norm is None else norm
+    return {name: value for name, value in body.items() if name != "content"} | {"input": body.get(text_field(body))}
 
 
 def text_field(body: Body) -> str:

@@ -25,7 +25,7 @@ def tag(entry: dict[str, Json], model: Loaded | None) -> dict[str, Json]:
         "name": entry["id"],
         "model": entry["id"],
         "modified_at": iso_time(entry.get("created") or 0),
-        "size": entry.get("size") or (_size(model.header) if model is not None else 0),
+        "size": entry.get("size") or (size(model.header) if model is not None else 0),
         "digest": str(entry.get("sha256") or ""),
         "details": details(model.header if model is not None else None),
     }
@@ -46,14 +46,14 @@ def shown(model: Loaded) -> dict[str, Json]:
     metadata, template = model.header.metadata, model.template.source
     info = {name: value for name, value in metadata.items() if isinstance(value, str | int | float | bool)}
     info.pop("tokenizer.chat_template", None)
-    info["general.parameter_count"] = _parameters(model.header)
+    info["general.parameter_count"] = parameters(model.header)
     return {
         "modelfile": "",
         "parameters": "",
         "template": template,
         "details": details(model.header),
         "model_info": info,
-        "capabilities": _capabilities(model),
+        "capabilities": capabilities(model),
         "modified_at": iso_time(0),
     }
 
@@ -67,16 +67,18 @@ def details(header: Header | None) -> dict[str, Json]:
         "format": "gguf",
         "family": family,
         "families": [family] if family else [],
-        "parameter_size": _short(_parameters(header)) if header is not None else "",
+        "parameter_size": _short(parameters(header)) if header is not None else "",
         "quantization_level": _FILE_TYPES.get(kind, "unknown") if isinstance(kind, int) else "",
     }
 
 
-def _parameters(header: Header) -> int:
+def parameters(header: Header) -> int:
+    """The values of all tensors of a file."""
     return sum(prod(tensor.shape) for tensor in header.tensors.values())
 
 
-def _size(header: Header) -> int:
+def size(header: Header) -> int:
+    """The bytes of all tensors of a file."""
     return sum(tensor.nbytes for tensor in header.tensors.values())
 
 
@@ -88,7 +90,8 @@ def _short(number: int) -> str:
     return str(number)
 
 
-def _capabilities(model: Loaded) -> list[str]:
+def capabilities(model: Loaded) -> list[str]:
+    """What a loaded model can do, in Ollama's words."""
     engine, template = model.engine, model.template.source
     if engine is not None and engine.embeddings.preferred:
         return ["embedding"]

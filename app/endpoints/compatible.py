@@ -140,10 +140,9 @@ class CompatibleHandlers(Handlers):
     async def llama_embeddings(self, fields: Fields, call: Call) -> list[dict[str, Any]]:
         """Embed texts, each pooled."""
         body = _object(fields.get("request"))
-        given, norm = llama_server.embeddings_request(body)
-        request = embeddings.embedding_request(given, llama_server.text_field(body))
+        request = embeddings.embedding_request(llama_server.embeddings_request(body), llama_server.text_field(body))
         async with self.alone(body, call) as model:
-            return llama_server.embedded(await embeddings.embeddings(model, request, call.job), norm)
+            return llama_server.embedded(await embeddings.embeddings(model, request, call.job))
 
     @answers("detokenize")
     async def detokenize(self, fields: Fields, call: Call) -> dict[str, Any]:

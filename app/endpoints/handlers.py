@@ -3,13 +3,13 @@
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any
 
 from app.answers import chat
 from app.answers.journal import Journal
-from app.answers.page_files import PageReader, with_files_read
+from app.answers.page_files import with_files_read
 from app.client import Call, Fields
-from app.model_messages import model_name
+from app.model_messages import Platform, model_name
 from app.models.loaded import Loaded
 from app.models.registry import Models
 from app.openai.converted import Converted
@@ -20,16 +20,6 @@ from app.openai.requests import ChatRequest, CompletionRequest
 Handler = Callable[[Fields, Call], Awaitable[Any]]
 DONE: Any = object()  # a handler's result after a streamed answer
 _PATH = "_answers"  # attribute of a handler: the path of the endpoint that it answers
-
-
-class Platform(PageReader, Protocol):
-    """What the browser does for these handlers."""
-
-    async def load_grammar(self, instance: int) -> Any:
-        """An instance of grammar.js as a module."""
-
-    async def read_media(self, file: Any) -> bytes:
-        """The bytes of a file of the browser. WispError invalid_type for anything else."""
 
 
 def answers(path: str) -> Callable[[Any], Any]:

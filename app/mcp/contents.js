@@ -1,19 +1,17 @@
 /** What servers of the Model Context Protocol send, as text and messages for a model. */
+import { LONGEST, ofServer } from "../sdk/distinct_names.js";
 
 /**
  * @typedef {Record<string, any>} Json
  * @typedef {{ content?: Json[], structuredContent?: unknown }} Result of tools/call
  */
 
-const LONGEST_NAME = 64; // characters, of a tool in a chat request
-
 /**
  * A tool's name as chat requests accept it.
  * @param {string} name the server's @param {string} [server] goes before it, so that the tools of several servers differ
  */
 export function toolName(name, server) {
-  const whole = server ? `${server}_${name}` : name;
-  return whole.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, LONGEST_NAME);
+  return (server ? ofServer(server, name) : name).replace(/[^A-Za-z0-9_-]/g, "_").slice(0, LONGEST);
 }
 
 /** The pictures and sounds of a tool's result, in base64. @param {Result} result @returns {import("../sdk/types.d.ts").McpMedium[]} */

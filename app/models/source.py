@@ -38,18 +38,6 @@ class Source(EngineSource, Protocol):
     ) -> dict[str, Any]:
         """py_engine.inspection.inspect."""
 
-    async def fetch_media(self, url: str) -> bytes:
-        """The picture, sound or video at an address. WispError network_error, http_error."""
-
-    async def read_media(self, file: Any) -> bytes:
-        """The bytes of a file of the browser. WispError invalid_type for anything else."""
-
-    async def read_pdf(self, data: bytes) -> str:
-        """The text of a PDF file. ValueError with the reason where it cannot be read."""
-
-    async def read_video(self, data: bytes, fps: float, most: int) -> list[tuple[float, bytes]]:
-        """app.answers.page_files.PageReader.read_video."""
-
     async def cached_models(self) -> list[dict[str, Any]]:
         """py_engine.files.model_cache.cached_models."""
 

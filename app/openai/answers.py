@@ -117,13 +117,13 @@ class Message:
             for name, part in call["function"].items():
                 function[name] += part
 
-    def calls_whole(self, *, stopped: bool) -> bool:
-        """Whether it has calls that may run. `stopped`: by a stop string, which may have cut the last one."""
+    def calls_whole(self, *, cut: bool) -> bool:
+        """Whether it has calls that may run. `cut`: a limit, a stop string or a rule may have cut the last one."""
         if not self.tool_calls:
             return False
         arguments = self.tool_calls[-1]["function"]["arguments"]
         try:
-            json_input.parse(arguments if stopped else arguments or "{}", strict=True)
+            json_input.parse(arguments if cut else arguments or "{}", strict=True)
         except ValueError:
             return False
         return True

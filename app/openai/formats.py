@@ -1,10 +1,23 @@
-"""Constraints on the form of an answer: response_format, and llama.cpp's grammar, regex and json_schema."""
+"""Constraints on the form of an answer: response_format, llama.cpp's grammar, regex and json_schema, and vLLM's.
+
+Source of vLLM's: docs/features/structured_outputs.md of vLLM, and the fields of its StructuredOutputsParams.
+"""
 
 from dataclasses import dataclass
 
-from app.openai.fields import Body, Json, boolean, text, wrong_type, wrong_value
+from app.openai.fields import Body, Json, boolean, mapping, text, unsupported, wrong_type, wrong_value
+from py_engine import json_input
+from py_engine.errors import WispError
 
-NAMES = frozenset(["response_format", "grammar", "regex", "json_schema"])
+VLLM_KINDS = ("json", "regex", "choice", "grammar")
+_OLDER_NAMES = {f"guided_{kind}": kind for kind in VLLM_KINDS}  # than structured_outputs
+# Options of vLLM about blanks and further properties in JSON -> the values that change nothing.
+_VLLM_OPTIONS: dict[str, tuple[Json, ...]] = {
+    "whitespace_pattern": (None,),
+    "disable_any_whitespace": (None, False),
+    "disable_additional_properties": (None, False),
+}
+NAMES = frozenset(["response_format", "grammar", "regex", "json_schema", "structured_outputs", *_OLDER_NAMES])
 KINDS = ("text", "json_object", "json_schema", "grammar", "regex", "structural_tag")
 
 
@@ -20,11 +33,16 @@ class Format:
 
 def requested(body: Body) -> Format | None:
     """Return the form that a request specifies, or None. More than one is an error."""
-    found = [f for f in (_response_format(body), _grammar(body), _regex(body), _schema(body)) if f is not None]
+    given = [_response_format(body), _grammar(body), _regex(body), _schema(body), _structured_outputs(body)]
+    given += [_of_vllm(kind, body.get(name), name) for name, kind in _OLDER_NAMES.items()]
+    found = [form for form in given if form is not None]
     if len(found) > 1:
-        first, second = found[0].param.split(".")[0], found[1].param.split(".")[0]
-        raise wrong_value(f"{first} and {second} exclude each other; give only one.", second)
+        raise _exclude_each_other(*(form.param.split(".")[0] for form in found[:2]))
     return found[0] if found else None
+
+
+def _exclude_each_other(first: str, second: str) -> WispError:
+    return wrong_value(f"{first} and {second} exclude each other; give only one.", second)
 
 
 def _grammar(body: Body) -> Format | None:
@@ -42,6 +60,63 @@ def _schema(body: Body) -> Format | None:
     if schema is None:
         return None
     return Format("json_schema", _check_schema(schema, "json_schema"), param="json_schema")
+
+
+def _structured_outputs(body: Body) -> Format | None:
+    """Read vLLM's object, which has one form."""
+    given = mapping(body, "structured_outputs")
+    if given is None:
+        return None
+    found = []
+    for name, value in given.items():
+        param = f"structured_outputs.{name}"
+        if name in VLLM_KINDS:
+            form = _of_vllm(name, value, param)
+        elif name == "json_object":
+            form = Format("json_object", param=param) if boolean(given, name, param=param) else None
+        elif value in _VLLM_OPTIONS.get(name, (None,)):
+            form = None
+        else:
+            raise unsupported(f"{param} is not supported by this engine; leave it out.", param)
+        if form is not None:
+            found.append(form)
+    if len(found) > 1:
+        raise _exclude_each_other(found[0].param, found[1].param)
+    if not found:
+        raise wrong_value(f"structured_outputs has no form; give one of {', '.join(VLLM_KINDS)}.", "structured_outputs")
+    return found[0]
+
+
+def _of_vllm(kind: str, value: Json, param: str) -> Format | None:
+    """The form of one of VLLM_KINDS; None where it is absent."""
+    if value is None:
+        return None
+    if kind == "json":
+        return Format("json_schema", _check_schema(_parsed(value, param), param), param=param)
+    if kind == "choice":
+        return Format("structural_tag", _choice(value, param), param=param)
+    if not isinstance(value, str):
+        raise wrong_type(param, "a string", value)
+    return Format(kind, value, param=param)
+
+
+def _parsed(schema: Json, param: str) -> Json:
+    """A schema that may be written as a text."""
+    if not isinstance(schema, str):
+        return schema
+    try:
+        return json_input.parse(schema)
+    except ValueError as error:
+        raise wrong_value(f"{param} is a text that is no JSON: {error}.", param) from None
+
+
+def _choice(texts: Json, param: str) -> Json:
+    """The structural tag for one of some texts."""
+    if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+        raise wrong_type(param, "a list of strings", texts)
+    if not texts:
+        raise wrong_value(f"{param} is empty; give at least one text.", param)
+    return {"type": "or", "elements": [{"type": "const_string", "value": one} for one in dict.fromkeys(texts)]}
 
 
 def _response_format(body: Body) -> Format | None:

@@ -5,6 +5,9 @@ Source: tools/server/README.md of llama.cpp. /completion and the endpoints of Op
 
 from app.openai.fields import Body, Json, whole, wrong_type, wrong_value
 
+# Parameters that OpenAI's endpoints and /completion read alike, beside those of sampling and of the answer's form.
+PASSED_ON = frozenset(["stop", "ignore_eos", "cache_prompt", "lora", "samplers", "n", "n_cmpl"])
+LIMITS = frozenset(["n_predict", "max_tokens"])  # of an answer's tokens; each endpoint has its own default
 UNLIMITED = (1 << 31) - 1  # tokens: until the answer or the context ends
 # Slots, limits of time, progress, where samplers run, and the like.
 _NO_EFFECT = frozenset(["id_slot", "n_keep", "t_max_predict_ms", "timings_per_token", "return_progress",

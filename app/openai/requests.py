@@ -43,19 +43,22 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
     "audio": (),
     "prediction": (),
     "web_search_options": (),
+    "guided_whitespace_pattern": (),
 }
 # Parameters about accounts and storage at OpenAI: accepted, without a meaning on this machine.
-# So are LM Studio's and Ollama's about how long a model stays loaded, and LM Studio's draft, which changes no answer.
+# So are LM Studio's and Ollama's about how long a model stays loaded, LM Studio's draft, which changes no answer, and
+# vLLM's about which library writes the masks of a form.
 _IGNORED = frozenset(
     ["model", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-     "prompt_cache_options", "ttl", "keep_alive", "draft_model"]
+     "prompt_cache_options", "ttl", "keep_alive", "draft_model", "guided_decoding_backend"]
 )  # fmt: skip
 _COMMON = (
-    frozenset(["stream", "stream_options", "max_tokens", "stop", "n", "logprobs", "ignore_eos", "cache_prompt",
-               "truncation", "prompt_cache_retention", "lora", "n_predict", "n_cmpl", "samplers"])
+    frozenset(["stream", "stream_options", "logprobs", "truncation", "prompt_cache_retention"])
+    | llama_parameters.PASSED_ON
+    | llama_parameters.LIMITS
     | sampling.NAMES
     | formats.NAMES
-)  # fmt: skip
+)
 _CHAT = (
     _COMMON
     | tools.NAMES
@@ -111,8 +114,8 @@ def chat_request(body: Json, max_stops: int = MAX_STOPS) -> ChatRequest:
     common = _common(body, _first(*limits, _n_predict(body)), sampling.chat_logprobs(body), max_stops)
     chosen = tools.tools(body)
     if chosen.required and common.format is not None:
-        what = "tool_choice requires a tool call, which no other form allows; leave out one."
-        raise wrong_value(what, common.format.param)
+        param = common.format.param
+        raise wrong_value(f"tool_choice requires a tool call, which {param} does not allow; leave out one.", param)
     conversation, continued = messages(body.get("messages")), ""
     if _continues(body):
         conversation, continued = split_final(conversation)

@@ -31,15 +31,33 @@ const BELOW_V1 = /\/v1\/./;
 /** @param {string} prefix @param {string} known an endpoint's path */
 const isRoot = (prefix, known) => known.startsWith("v1/") || !BELOW_V1.test(prefix);
 
+/** Matches the path of one model below a list of models: its version of the API, and its id. */
+const ONE_MODEL = /(?:^|\/)(v1|api\/v0)\/models\/(.+)$/;
+
 /**
- * The endpoint at a path: `whole`, exactly; else below any prefix. Where there are several, the one of the method.
+ * The endpoint of the list that a path names one model of, and the model's id. `whole`: not below a prefix.
+ * @param {string} path @param {boolean} [whole]
+ */
+export function modelAt(path, whole = false) {
+  const found = ONE_MODEL.exec(path);
+  if (!found || (whole && found.index)) return undefined;
+  const [, version, id] = found;
+  return { list: /** @type {Endpoint} */ (endpoints.find((row) => row.path === `${version}/models`)), id };
+}
+
+/**
+ * The endpoint at a path: `whole`, exactly; else below any prefix. Where there are several, the one with the longest path,
+ * then the one of the method.
  * @param {string} path @param {boolean} [whole] @param {string} [method] @returns {Endpoint | undefined}
  */
 export function endpointAt(path, whole = false, method = "POST") {
   const slashed = `/${path.replace(/^\/+|\/+$/g, "")}`;
   const at = (/** @type {string} */ known) =>
     whole ? slashed === `/${known}` : slashed.endsWith(`/${known}`) && isRoot(slashed.slice(0, -known.length), known);
-  const found = endpoints.filter((row) => [row.path, ...(row.also ?? [])].some(at));
+  const fit = (/** @type {Endpoint} */ row) =>
+    Math.max(0, ...[row.path, ...(row.also ?? [])].filter(at).map(({ length }) => length));
+  const longest = Math.max(1, ...endpoints.map(fit));
+  const found = endpoints.filter((row) => fit(row) === longest);
   return found.find((row) => (row.method ?? "POST") === method) ?? found[0];
 }
 

@@ -1,4 +1,4 @@
-import { endpointAt, isStreamed, isText, methodOf, streamType } from "./endpoints.js";
+import { endpointAt, isStreamed, isText, methodOf, modelAt, streamType } from "./endpoints.js";
 import { WispError } from "./error.js";
 import { bodyOf } from "./form.js";
 import { decoded } from "./percent.js";
@@ -62,8 +62,8 @@ export async function engineFetch(engine, input, init) {
   const { signal } = request;
   signal.throwIfAborted();
   const path = new URL(request.url).pathname.replace(/\/+$/, "");
-  const one = /\/v1\/models\/(.+)$/.exec(path)?.[1];
-  const endpoint = one === undefined ? endpointAt(path, false, request.method) : undefined;
+  const one = modelAt(path);
+  const endpoint = one ? undefined : endpointAt(path, false, request.method);
   try {
     return await route(engine, request, { path, one, endpoint });
   } catch (/** @type {any} */ error) {
@@ -74,17 +74,20 @@ export async function engineFetch(engine, input, init) {
 
 /**
  * @param {Engine} engine @param {Request} request
- * @param {{ path: string, one: string | undefined, endpoint: Endpoint | undefined }} asked `one`: the model of /v1/models/ID
+ * @param {{ path: string, one: ReturnType<typeof modelAt>, endpoint: Endpoint | undefined }} asked `one`: the model of /v1/models/ID
  */
 async function route(engine, request, { path, one, endpoint }) {
   const { signal, method } = request;
   const asked = OF_MODELS.exec(path);
+  if (one) {
+    if (method !== "GET") return notAllowed(method, path, "GET");
+    return model(engine, one.list, decoded(one.id));
+  }
   if (!endpoint && asked)
     return refusal(501, `${asked[0]}: ${NO_MODELS}`, /** @type {Endpoint} */ ({ errors: "ollama" }));
-  if (!endpoint && one === undefined) return refusal(404, `There is nothing at ${method} ${path}.`, endpoint);
-  const allowed = endpoint ? (endpoint.method ?? "POST") : "GET";
-  if (method !== allowed) return refusal(405, `${method} is not allowed for ${path}; use ${allowed}.`, endpoint);
-  if (!endpoint) return model(engine, decoded(/** @type {string} */ (one)));
+  if (!endpoint) return refusal(404, `There is nothing at ${method} ${path}.`);
+  const allowed = endpoint.method ?? "POST";
+  if (method !== allowed) return notAllowed(method, path, allowed, endpoint);
   const call = methodOf(engine, endpoint);
   if (allowed === "GET") {
     const value = await call(queryOf(request, endpoint));
@@ -106,10 +109,10 @@ function queryOf({ url }, { query = [] }) {
   return given.length ? Object.fromEntries(given.map((name) => [name, isOn(name)])) : undefined;
 }
 
-/** OpenAI's object of one model. @param {Engine} engine @param {string} id */
-async function model(engine, id) {
-  const list = await engine.models.list();
-  const found = list.data.find((/** @type {Json} */ entry) => entry.id === id);
+/** One model of a list. @param {Engine} engine @param {Endpoint} list @param {string} id */
+async function model(engine, list, id) {
+  const { data } = await methodOf(engine, list)();
+  const found = data.find((/** @type {Json} */ entry) => entry.id === id);
   if (found) return json(found);
   const error = {
     message: `There is no model ${id}.`,
@@ -136,6 +139,11 @@ function text(value, type) {
 function refusal(status, message, endpoint) {
   const type = status === 404 ? "not_found_error" : "invalid_request_error";
   return json(errorBody({ message, type, param: null, code: "not_found" }, endpoint), status);
+}
+
+/** @param {string} method @param {string} path @param {string} allowed @param {Endpoint} [endpoint] */
+function notAllowed(method, path, allowed, endpoint) {
+  return refusal(405, `${method} is not allowed for ${path}; use ${allowed}.`, endpoint);
 }
 
 /** @param {any} error @param {Endpoint | undefined} endpoint */

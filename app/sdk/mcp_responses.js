@@ -239,14 +239,11 @@ class Run {
 function toolsOf({ tools }, servers) {
   const all = servers.flatMap(({ tools, ...server }) => tools.map((tool) => ({ ...server, tool })));
   const functions = tools.filter((/** @type {Json} */ { type }) => type === "function");
-  const names = [...functions, ...all.map(({ tool }) => tool.function)].map(({ name }) => name);
-  const wished = all.map(({ wanted, tool }) => {
-    const { name } = tool.function;
-    return names.filter((other) => other === name).length === 1 ? name : `${wanted.label}_${name}`;
-  });
-  const given = distinct([...functions.map((/** @type {Json} */ { name }) => `${name}`), ...wished]).slice(
-    functions.length,
-  );
+  const named = [
+    ...functions.map((/** @type {Json} */ { name }) => ({ name: `${name}` })),
+    ...all.map(({ wanted, tool }) => ({ name: tool.function.name, server: wanted.label })),
+  ];
+  const given = distinct(named).slice(functions.length);
   return all.map(({ wanted, server, tool: { own, function: described } }, i) => {
     const { description, parameters } = described;
     const shown = { type: "function", name: given[i], description, parameters };

@@ -50,6 +50,23 @@ export interface Form {
   /** the whole answer matches it */
   regex?: string | null;
   json_schema?: Schema | null;
+  /** vLLM's; exactly one */
+  structured_outputs?: StructuredOutputs | null;
+  /** vLLM's older names: a schema, or its text */
+  guided_json?: Schema | string | null;
+  guided_regex?: string | null;
+  guided_choice?: string[] | null;
+  guided_grammar?: string | null;
+}
+
+export interface StructuredOutputs {
+  /** a schema, or its text */
+  json?: Schema | string | null;
+  regex?: string | null;
+  /** the answer is one of them */
+  choice?: string[] | null;
+  grammar?: string | null;
+  json_object?: boolean | null;
 }
 
 /** Sampler parameters; docs/parameters.md has their ranges and defaults. */
@@ -211,6 +228,8 @@ export interface EmbeddingsRequest {
   /** of each vector: so many of its first numbers */
   dimensions?: number | null;
   encoding_format?: "float" | "base64" | null;
+  /** llama.cpp's norm that is 1 afterwards: -1 none, 0 the largest value (which becomes 32,760), 2 (default), p */
+  embd_normalize?: number | null;
   user?: string;
   signal?: AbortSignal | null;
 }
@@ -220,21 +239,21 @@ interface RankedTexts {
   query: string;
   /** default: all */
   top_n?: number | null;
+  /** The answer has the documents, too. */
+  return_documents?: boolean;
+  /** The name of `return_documents` beside `texts`. */
+  return_text?: boolean;
   user?: string;
   signal?: AbortSignal | null;
 }
 
 export interface RerankRequest extends RankedTexts {
   documents: (string | { text: string })[];
-  /** the answer has the documents, too */
-  return_documents?: boolean;
 }
 
 /** A ranking in the form of Text Embeddings Inference. */
 export interface TextRerankRequest extends RankedTexts {
   texts: (string | { text: string })[];
-  /** the answer has the texts, too */
-  return_text?: boolean;
 }
 
 export interface TokenizeRequest {
@@ -356,6 +375,16 @@ export interface Api {
     tags(): Promise<any>;
     ps(): Promise<any>;
     version(): Promise<any>;
+  };
+  /** LM Studio's API: OpenAI's answers, with `stats`, `model_info` and `runtime`; lists of models. */
+  lmStudio: {
+    chat: { completions: { create: Create<Record<string, any>> } };
+    completions: { create: Create<Record<string, any>> };
+    models: {
+      list(): Promise<any>;
+      /** `models` as version 1 of the API has them, beside OpenAI's list */
+      listV1(): Promise<any>;
+    };
   };
   /** The endpoints of llama.cpp's server that are its own. */
   llama: {

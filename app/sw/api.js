@@ -8,7 +8,7 @@
  */
 /// <reference lib="webworker" />
 import { Connection } from "../sdk/connection.js";
-import { endpointAt, Endpoints, isStreamed, isText, streamType } from "../sdk/endpoints.js";
+import { endpointAt, Endpoints, isStreamed, isText, modelAt, streamType } from "../sdk/endpoints.js";
 import { WispError } from "../sdk/error.js";
 import { engineFetch, errorBody, streamPiece, TEXT } from "../sdk/fetch.js";
 import { bodyOf } from "../sdk/form.js";
@@ -35,7 +35,7 @@ export function isApi(request) {
 function pathOf(url) {
   const { scope } = worker.registration;
   const path = url.startsWith(scope) ? url.slice(scope.length).split(/[?#]/)[0] : "";
-  return path.startsWith("v1/") || endpointAt(path, true) ? path : null;
+  return path.startsWith("v1/") || endpointAt(path, true) || modelAt(path, true) ? path : null;
 }
 
 /** @param {FetchEvent} event @returns {Promise<Response>} */

@@ -91,10 +91,7 @@ export class ToolRegistry {
   of(ids) {
     const sources = this.sources.filter(({ id }) => ids.includes(id));
     const all = sources.flatMap((source) => source.tools.map((tool) => ({ tool, source })));
-    const times = (/** @type {string} */ name) => all.filter(({ tool }) => tool.name === name).length;
-    const names = distinct(
-      all.map(({ tool, source }) => (times(tool.name) > 1 ? `${source.id}_${tool.name}` : tool.name)),
-    );
+    const names = distinct(all.map(({ tool, source }) => ({ name: tool.name, server: source.id })));
     return all.map(({ tool, source }, i) => ({
       ...tool,
       run: (args, options) => tool.run(args, options),

@@ -69,7 +69,7 @@ export function notify(notice) {
 
 /** Says that the page has no use for a file that was chosen, pasted or dropped. @param {string} name */
 export function tellUnusable(name) {
-  const more = t("It is no picture, sound, document or model that the page reads.");
+  const more = t("It is no picture, video, sound, document or model that the page reads.");
   notify({ key: `medium ${name}`, text: t("{name} was not added.", { name }), more, kind: "error" });
 }
 

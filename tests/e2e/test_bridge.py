@@ -215,6 +215,30 @@ def test_ollamas_client(api: ApiServer, page: Page) -> None:
     assert caught.value.status_code == 400
 
 
+def test_lm_studios_paths(api: ApiServer, page: Page) -> None:
+    """With OpenAI's client, whose answers these are, too."""
+    client = openai.OpenAI(base_url=f"{api.url}api/v0", api_key=api.key, max_retries=0, timeout=HANG_S)
+    whole = client.chat.completions.create(model=MODEL, messages=ITALY, temperature=0)
+    assert "Rome" in (whole.choices[0].message.content or "")
+    assert whole.to_dict()["stats"]["stop_reason"] == "eosFound"  # type: ignore[index]
+    stream = client.chat.completions.create(model=MODEL, messages=ITALY, temperature=0, stream=True)
+    last = list(stream)[-1].to_dict()
+    assert last["model_info"] == whole.to_dict()["model_info"]
+    assert last["stats"]["generation_time"] >= last["stats"]["time_to_first_token"] > 0  # type: ignore[index]
+    assert client.embeddings.create(model=MODEL, input="Rome").data
+    assert client.models.retrieve(MODEL).to_dict()["state"] == "loaded"
+    with pytest.raises(openai.NotFoundError, match="There is no model none") as missing:
+        client.models.retrieve("none")
+    assert missing.value.code == "model_not_found"
+    newer = client.with_options(base_url=f"{api.url}api/v1").models.list()
+    assert MODEL in [model.id for model in newer.data]
+    assert MODEL in [model["key"] for model in newer.to_dict()["models"]]  # type: ignore[attr-defined]
+    for path in ("api/v0", "api/v1"):
+        with pytest.raises(openai.AuthenticationError) as refused:
+            openai.OpenAI(base_url=f"{api.url}{path}", api_key="wrong", max_retries=0).models.retrieve("none")
+        assert refused.value.code == "invalid_api_key"
+
+
 def test_a_client_that_leaves_stops_the_engine(client: openai.OpenAI, page: Page) -> None:
     """The engine stops when a client leaves, whether the client has read part of the answer or nothing."""
 

@@ -55,6 +55,11 @@ def test_the_monitor_shows_an_answer_s_figures(page: Page) -> None:
     monitor = page.get_by_role("complementary", name="Monitor")
     expect(monitor.get_by_role("button", name="Close the monitor")).to_be_focused()
     expect(monitor).to_contain_text("No request runs.")
+    nothing = monitor.locator(".figure", has=page.locator(".plot-none:visible"))
+    expect(nothing.locator("h3")).to_have_text(
+        ["Time to the first token", "Prompt tokens per second", "Prompt tokens from the cache"]
+    )
+    assert nothing.locator("canvas").count() == 0
     page.evaluate(KEEP_BUSY)
     send(page, "Write a short story about a dragon named Ember who finds a silver key.")
     expect(monitor.get_by_text("Request 1")).to_be_visible()
@@ -65,7 +70,9 @@ def test_the_monitor_shows_an_answer_s_figures(page: Page) -> None:
     expect(figure(monitor, "Time to the first token")).to_have_text(re.compile(r"\d m?s$"))
     ask(page, "And then?")
     expect(figure(monitor, "Prompt tokens from the cache")).to_have_text(re.compile(r"[1-9]\d?%"))
-    assert monitor.locator("canvas").count() == 6
+    # Short prompts have no speed.
+    assert {*nothing.locator("h3").all_inner_texts()} <= {"Prompt tokens per second"}
+    assert monitor.locator("canvas").count() == 6 - nothing.count()
     expect(monitor.locator(".meter", has_text="Weights")).to_contain_text("MB")
     expect(monitor.locator(".reactions")).to_contain_text("No GPU here")
     monitor.get_by_role("button", name="Measure a token").click()
@@ -125,6 +132,36 @@ def samples(page: Page, readings: list[dict[str, Any]]) -> dict[str, Any]:
         [bundle("monitor", PARTS), readings],
     )
     return found
+
+
+DRAWN = """async ([script, rows]) => {
+  const { Plot } = await import(script);
+  const plot = new Plot({ title: "x", values: ({ value }) => [value], format: String, text: () => "" });
+  document.body.append(plot.element);
+  const place = plot.element.querySelector(".plot");
+  place.style.cssText = "width: 300px; height: 96px; color: rgb(0 0 0); outline-color: rgb(255 0 0)";
+  const before = place.innerText;
+  const samples = rows.map((value, i) => ({ time: 1000 * i, value }));
+  for (const i of samples.keys()) plot.show(samples.slice(0, i + 1));
+  await new Promise(requestAnimationFrame).then(() => new Promise(requestAnimationFrame));
+  const canvas = place.querySelector("canvas");
+  const pixels = canvas?.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data ?? [];
+  const red = pixels.filter((value, at) => at % 4 === 0 && value > 200 && !pixels[at + 1] && pixels[at + 3] > 200);
+  const found = [before, place.innerText, red.length > 0];
+  plot.element.remove();
+  return found;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "says", "draws"),
+    [([None, None], "Nothing yet.", False), ([5], "", True), ([None, 5, None], "", True), ([5, 6], "", True)],
+)
+def test_a_plot_says_that_it_is_empty_and_draws_its_first_value(
+    page: Page, rows: list[int | None], says: str, draws: bool
+) -> None:
+    """A line needs two values; one is a point."""
+    assert page.evaluate(DRAWN, [bundle("monitor", PARTS), rows]) == ["Nothing yet.", says, draws]
 
 
 def test_figures_come_from_counters(page: Page) -> None:

@@ -106,7 +106,10 @@ BODIES: dict[str, list[Any]] = {
         {"input": "a", "text": {"format": {"type": "json_schema", **FORM}}},
     ],
     "embeddings": [{"input": ["a", [1]], "dimensions": 5, "encoding_format": "base64"}],
-    "rerank": [{"query": "q", "documents": ["a", {"text": "b"}], "top_n": 1}],
+    "rerank": [
+        {"query": "q", "documents": ["a", {"text": "b"}], "top_n": 1},
+        {"query": "q", "texts": ["a"], "return_documents": True},
+    ],
     "tokenization": [
         {"content": ["a", 5, "b"]},
         {"content": "a", "add_special": True, "with_pieces": True, "model": "mini"},
@@ -150,6 +153,13 @@ BODIES: dict[str, list[Any]] = {
         {"prompt": ["a", [1]], "return_tokens": True, "samplers": ["top_k"], "response_fields": ["a/b"], "seed": -1},
         {"prompt": "a", "stream": True, "mirostat": 0, "min_keep": 0, "speculative.n_max": 3},
     ],
+    "llama.embeddings": [{"content": ["a", [1]], "embd_normalize": 0}, {"input": "a", "embd_normalize": 3}],
+    "llama.infill": [{"input_prefix": "a", "input_suffix": "b", "input_extra": [{"filename": "f", "text": "t"}]}],
+    "lmStudio.chat.completions": [
+        {"messages": HI, "structured_outputs": {"choice": ["a", "b"], "whitespace_pattern": None}, "stream": True},
+        {"messages": HI, "guided_json": {"type": "object"}, "max_tokens": -1},
+    ],
+    "lmStudio.completions": [{"prompt": ["a", [1]], "guided_regex": "a+", "guided_choice": None}],
     "llama.detokenize": [{"tokens": [1, 2]}],
     "llama.applyTemplate": [{"messages": CHAT["messages"], "tools": CHAT["tools"], "chat_template_kwargs": {"a": 1}}],
     "llama.setLoraAdapters": [[{"id": 0, "scale": 1.5}]],

@@ -41,7 +41,7 @@ class Embeddings:
 
     preferred, width, pooling = False, 4, "last"
 
-    async def all(self, groups: Any, pooling: str) -> Any:
+    async def all(self, groups: Any, pooling: str, *, unit: bool) -> Any:
         for group in groups:
             yield array("f", [1, 2, 3, 4] * len(group))
 

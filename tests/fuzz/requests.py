@@ -126,7 +126,7 @@ BODIES: tuple[tuple[Any, dict[str, Any]], ...] = (
             "max_output_tokens": 5,
         },
     ),
-    (embedding_request, {"input": ["a", "b"], "dimensions": 5, "encoding_format": "base64"}),
+    (embedding_request, {"input": ["a", "b"], "dimensions": 5, "encoding_format": "base64", "embd_normalize": 0}),
     (rank_request, {"query": "q", "documents": ["a", {"text": "b"}], "top_n": 1}),
     (tokenize_request, {"content": "a", "add_special": True, "with_pieces": True}),
 )

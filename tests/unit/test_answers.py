@@ -2,13 +2,17 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from app.openai.answers import Message
+from app.answers.chat import Exchange
+from app.answers.hooks import Hooks, StopWhen
+from app.answers.parsing import PlainParser
+from app.openai.answers import Delta, Message
 from app.openai.requests import ChatRequest
 from app.openai.responses import responses_request
 from py_engine.generate.answer import GenerationRequest
@@ -122,6 +126,19 @@ async def test_tools_that_may_not_be_called(page: Page) -> None:
     assert len(engine.prompts[-1]) > len(engine.prompts[0])
 
 
+def says_a_call(page: Page, monkeypatch: pytest.MonkeyPatch, says: str) -> None:
+    """An answer with a call, which no grammar holds, one token at a time."""
+    monkeypatch.setattr(
+        "app.answers.chat.compiled", AsyncMock(return_value=AsyncMock(matcher=AsyncMock(return_value=Mock())))
+    )
+    page.engine.says, page.engine.size = says, 1
+
+
+def stops_when(monkeypatch: pytest.MonkeyPatch, rule: StopWhen) -> None:
+    """Give all requests a stopping rule."""
+    monkeypatch.setattr("app.answers.chat.Exchange", partial(Exchange, hooks=Hooks(stop_when=rule)))
+
+
 @pytest.mark.parametrize(
     ("stop", "arguments", "reason"),
     [(None, '{"city": "Paris"}', "tool_calls"), ("Par", '{"city": "', "stop"), ("}", '{"city": "Paris"', "stop")],
@@ -130,29 +147,27 @@ async def test_a_call_that_a_stop_string_cuts_is_not_to_be_run(
     page: Page, monkeypatch: pytest.MonkeyPatch, stop: str | None, arguments: str, reason: str
 ) -> None:
     """Its arguments are no JSON, and a client runs what ends with "tool_calls"."""
-    monkeypatch.setattr(
-        "app.answers.chat.compiled", AsyncMock(return_value=AsyncMock(matcher=AsyncMock(return_value=Mock())))
-    )  # this engine says what it is told to
-    page.engine.says = '<tool_call>\n{"name": "look", "arguments": {"city": "Paris"}}\n</tool_call>'
+    says_a_call(page, monkeypatch, '<tool_call>\n{"name": "look", "arguments": {"city": "Paris"}}\n</tool_call>')
     answer = await chat(page, tools=[TOOL], stop=stop)
     (choice,) = answer["choices"]
     (call,) = choice["message"]["tool_calls"]
     assert (call["function"]["arguments"], choice["finish_reason"]) == (arguments, reason)
 
 
-@pytest.mark.parametrize("limit", [{"max_tokens": 9}, {"max_tokens": 12}, {"stop": '": "loo'}])
+@pytest.mark.parametrize("limit", [{"max_tokens": 9}, {"max_tokens": 12}, {"stop": '": "loo'}, 9, 12])
 async def test_a_call_that_is_cut_in_its_head_is_not_shown(
-    page: Page, monkeypatch: pytest.MonkeyPatch, limit: dict[str, Any]
+    page: Page, monkeypatch: pytest.MonkeyPatch, limit: dict[str, Any] | int
 ) -> None:
-    monkeypatch.setattr(
-        "app.answers.chat.compiled", AsyncMock(return_value=AsyncMock(matcher=AsyncMock(return_value=Mock())))
-    )
-    page.engine.says = 'Let me look.\n<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
-    page.engine.size = 1
+    """By a limit, a stop string, or a stopping rule after a number of tokens."""
+    says_a_call(page, monkeypatch, 'Let me look.\n<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>')
+    if isinstance(limit, int):
+        most = limit
+        stops_when(monkeypatch, lambda ids, text: len(ids) >= most)
+        limit = {}
     (choice,) = (await chat(page, tools=[TOOL], **limit))["choices"]
     chunks = [c["choices"][0] for c in await page.stream("chat.completions", messages=HI, tools=[TOOL], **limit)]
     text = "".join(chunk["delta"].get("content", "") for chunk in chunks)
-    reason = "stop" if "stop" in limit else "length"
+    reason = "length" if "max_tokens" in limit else "stop"
     assert (text, chunks[-1]["finish_reason"]) == ("Let me look.", reason)
     assert (choice["message"]["content"], choice["finish_reason"]) == ("Let me look.", reason)
     assert not any("tool_calls" in chunk["delta"] for chunk in chunks)
@@ -160,15 +175,46 @@ async def test_a_call_that_is_cut_in_its_head_is_not_shown(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "stopped", "whole"),
+    ("end", "arguments", "reason"), [("{", "{", "stop"), ('"arguments": ', "", "stop"), ("{}}", "{}", "tool_calls")]
+)
+async def test_a_call_that_a_stopping_rule_cuts_is_not_to_be_run(
+    page: Page, monkeypatch: pytest.MonkeyPatch, end: str, arguments: str, reason: str
+) -> None:
+    says_a_call(page, monkeypatch, '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>')
+    stops_when(monkeypatch, lambda ids, text: text.endswith(end) and "arg" in text)
+    (choice,) = (await chat(page, tools=[TOOL]))["choices"]
+    calls = choice["message"].get("tool_calls", [])
+    assert "".join(call["function"]["arguments"] for call in calls) == arguments
+    assert (choice["message"]["content"] or "", choice["finish_reason"]) == ("", reason)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cut", "whole"),
     [("{}", True, True), ("", False, True), ("", True, False), ('{"a": ' + "[" * 100_000, True, False)],
 )
-def test_calls_that_may_run(arguments: str, stopped: bool, whole: bool) -> None:
+def test_calls_that_may_run(arguments: str, cut: bool, whole: bool) -> None:
     """Arguments may be missing, and may be nested deeper than Python's parser can read."""
     message = Message()
     function = {"name": "look", "arguments": arguments}
     message.add({"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]})
-    assert message.calls_whole(stopped=stopped) == whole
+    assert message.calls_whole(cut=cut) == whole
+
+
+async def test_a_journal_of_one_batch_is_parsed_in_parts(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsers copy the rest of a text at each marker: a long text at once takes the square of its length."""
+    pushed: list[str] = []
+    push = PlainParser.push
+
+    def recorded(parser: PlainParser, text: str) -> list[Delta]:
+        pushed.append(text)
+        return push(parser, text)
+
+    monkeypatch.setattr(PlainParser, "push", recorded)
+    ids = page.engine.tokenizer.encode("word " * 1000)
+    journal = {"answer": {"root": "x", "created": 5}, "choices": [{"seed": 1, "batches": [ids], "closed": True}]}
+    answer = await page.call("completions", request={"prompt": "a"}, resume=journal)
+    assert answer["choices"][0]["text"] == "".join(pushed) == "word " * 1000
+    assert max(map(len, pushed)) <= 64 * len("word ")
 
 
 async def test_logprobs_go_with_their_text(page: Page) -> None:

@@ -62,7 +62,7 @@ def test_numbers_that_json_lacks_do_not_pass_for_json(kind: str, number: str) ->
         assert json.loads(arguments, parse_constant=pytest.fail)["n"] == number
     whole = Message()
     whole.add({"tool_calls": [{"index": 0, "id": "1", "function": {"name": "f", "arguments": f'{{"n": {number}}}'}}]})
-    assert not whole.calls_whole(stopped=False)
+    assert not whole.calls_whole(cut=False)
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,12 @@ async def test_embeddings(path: Path) -> None:
     if "embd_mean" in want:
         rows = [row async for rows in engine.embeddings.all([[ids[:2], ids]], "mean") for row in rows]
         assert_same_direction(want["embd_mean_ref"], rows[1], precision)
+        assert np.linalg.norm(rows[1]) == pytest.approx(1, rel=1e-4)
+        given = engine.embeddings.all([[ids[:2], ids]], "mean", unit=False)
+        whole = [row async for rows in given for row in rows]
+        length = np.linalg.norm(want["embd_mean_ref"])
+        assert np.linalg.norm(whole[1]) == pytest.approx(length, rel=0.02)
+        np.testing.assert_allclose(whole[1] / np.linalg.norm(whole[1]), rows[1], atol=1e-5)
 
 
 @pytest.mark.parametrize("variant", ["pairs", "dots", "simd"])

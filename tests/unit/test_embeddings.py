@@ -3,7 +3,7 @@
 import base64
 import re
 import struct
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -32,12 +32,12 @@ class Engine:
         self.asked: list[tuple[list[int], str]] = []
         self.groups: list[int] = []  # sequences of each call
 
-    async def all(self, groups: Iterable[list[list[int]]], pooling: str) -> AsyncGenerator[np.ndarray]:
+    async def all(self, groups: Iterable[list[list[int]]], pooling: str, *, unit: bool) -> AsyncGenerator[np.ndarray]:
         for sequences in groups:
             self.asked += [(ids, pooling) for ids in sequences]
             self.groups.append(len(sequences))
             rows = np.array([[3.0, 4.0, len(ids)] for ids in sequences], np.float32)
-            yield rows / np.linalg.norm(rows, axis=1, keepdims=True)
+            yield rows / np.linalg.norm(rows, axis=1, keepdims=True) if unit else rows
 
     async def scores(self, groups: Iterable[list[list[int]]]) -> AsyncGenerator[list[list[float]]]:
         for sequences in groups:
@@ -72,6 +72,36 @@ async def test_embedding_of_one_text(model: Loaded) -> None:
     assert (one["object"], one["index"]) == ("embedding", 0)
     want = np.array([3, 4, len(ids)]) / np.sqrt(25 + len(ids) ** 2)
     np.testing.assert_allclose(one["embedding"], want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dimensions", [None, 2])
+@pytest.mark.parametrize(
+    ("norm", "length"),
+    [
+        (-1, lambda row: 1),
+        (0, lambda row: max(row) / 32760),
+        (1, sum),
+        (2, np.linalg.norm),
+        (None, np.linalg.norm),
+        (3, lambda row: sum(row**3) ** (1 / 3)),
+        (1 << 31, max),
+    ],
+)
+async def test_norms_of_embeddings(
+    model: Loaded, norm: int | None, length: Callable[[Any], float], dimensions: int | None
+) -> None:
+    """As llama.cpp's server has them: none, the largest value of an int16, the sum, the length, and powers."""
+    answer = await create(model, input="hello", embd_normalize=norm, dimensions=dimensions)
+    row = np.array([3.0, 4.0, len(fake(model).asked[0][0])])[:dimensions]
+    np.testing.assert_allclose(answer["data"][0]["embedding"], row / length(row), rtol=1e-6)
+    coded = await create(model, input="hello", embd_normalize=norm, dimensions=dimensions, encoding_format="base64")
+    assert base64.b64decode(coded["data"][0]["embedding"]) == answer["data"][0]["embedding"].tobytes()
+
+
+@pytest.mark.parametrize("norm", [0, 1, 2, 7])
+def test_a_vector_of_zeros_stays_as_it_is(norm: int) -> None:
+    assert embeddings.scaled([0.0, 0.0], norm) == [0.0, 0.0]
+    assert embeddings.scaled([-3e38, 0.0], norm)[0] == pytest.approx(-1 if norm else -32760)
 
 
 async def test_several_inputs_in_each_form(model: Loaded) -> None:
@@ -157,8 +187,8 @@ async def test_an_abort_between_two_groups_ends_the_request(model: Loaded) -> No
     job = Job()
     compute = fake(model).all
 
-    async def abort_after(groups: Iterable[list[list[int]]], pooling: str) -> AsyncGenerator[np.ndarray]:
-        async for rows in compute(groups, pooling):
+    async def abort_after(groups: Iterable[list[list[int]]], pooling: str, *, unit: bool) -> AsyncGenerator[np.ndarray]:
+        async for rows in compute(groups, pooling, unit=unit):
             job.abort()
             yield rows
 
@@ -250,6 +280,28 @@ async def test_rankings_as_text_embeddings_inference_has_them(model: Loaded) -> 
     assert await embeddings.rank(model, embeddings.rank_request(body), Job()) == wanted
     told = await embeddings.rank(model, embeddings.rank_request(body | {"return_text": True, "top_n": 1}), Job())
     assert told == [wanted[0] | {"text": body["texts"][wanted[0]["index"]]}]
+
+
+@pytest.mark.parametrize("field", ["documents", "texts"])
+@pytest.mark.parametrize(
+    ("documents", "text", "shown"),
+    [
+        (True, None, (True, True)),
+        (None, True, (True, True)),
+        (True, False, (True, False)),
+        (False, True, (False, True)),
+    ],
+)
+def test_the_switch_for_documents_has_a_name_in_each_form(
+    field: str, documents: bool | None, text: bool | None, shown: tuple[bool, bool]
+) -> None:
+    """The other form's name counts only where a form's own is absent. `shown`: by documents, by texts."""
+    body = {"query": "a", field: ["b"], "return_documents": documents, "return_text": text}
+    assert embeddings.rank_request(body).return_documents == shown[field == "texts"]
+    for name in ("return_documents", "return_text"):
+        with pytest.raises(WispError) as caught:
+            embeddings.rank_request(body | {name: "yes"})
+        assert (caught.value.code, caught.value.param) == ("invalid_type", name)
 
 
 @pytest.mark.parametrize("body", [{"ttl": 60}, {"keep_alive": "5m"}])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from app.endpoints.compatible import CompatibleHandlers
 from app.endpoints.handlers import paths_of
+from app.endpoints.lm_studio import LMStudioHandlers
 from app.endpoints.openai import OpenAIHandlers
 from app.openai.endpoints import ENDPOINTS
 from tests.support.js_modules import evaluator
@@ -12,7 +13,7 @@ from tools.paths import ROOT
 
 
 def test_every_endpoint_has_a_handler_and_every_handler_an_endpoint() -> None:
-    answered = paths_of(OpenAIHandlers) | paths_of(CompatibleHandlers)
+    answered = paths_of(OpenAIHandlers) | paths_of(CompatibleHandlers) | paths_of(LMStudioHandlers)
     assert {*answered, "v1/models"} == {endpoint.path for endpoint in ENDPOINTS.values()}
 
 
@@ -40,6 +41,27 @@ def test_an_unknown_model_has_openais_code(tmp_path: Path) -> None:
       .then(async (answer) => [answer.status, (await answer.json()).error])"""
     status, error = evaluate(ask)
     assert (status, error["code"], error["param"]) == (404, "model_not_found", "model")
+
+
+def test_one_model_of_each_list(tmp_path: Path) -> None:
+    """The list of its version, below any prefix; a model's id may have slashes and escaped characters."""
+    evaluate = evaluator(tmp_path, ["app/sdk/fetch.js"])
+    ask = """Promise.all(a.map(async (path) => {
+      const list = (of) => ({ list: () => ({ data: [{ id: "org/a b", of }] }) });
+      const engine = { models: list("v1"), lmStudio: { models: list("v0") } };
+      const answer = await m.engineFetch(engine, `http://wisp/${path}`);
+      return [answer.status, (await answer.json()).of ?? null];
+    }))"""
+    paths = ["v1/models/org/a%20b", "api/v1/models/org/a%20b", "api/v0/models/org/a%20b", "x/api/v0/models/org/a%20b"]
+    assert evaluate(ask, *paths) == [[200, "v1"], [200, "v1"], [200, "v0"], [200, "v0"]]
+    assert evaluate(ask, "v1/models/b", "api/v0/models/b") == [[404, None], [404, None]]
+
+
+def test_one_model_at_a_whole_path(tmp_path: Path) -> None:
+    evaluate = evaluator(tmp_path, ["app/sdk/endpoints.js"])
+    ask = "a.map((path) => m.modelAt(path, true)?.id ?? null)"
+    assert evaluate(ask, "v1/models/a", "api/v0/models/a/b", "api/v1/models/a") == ["a", "a/b", None]
+    assert evaluate(ask, "api/v0/models", "api/v0/models/", "my-api/v0/models/a") == [None, None, None]
 
 
 def test_a_prompt_that_is_too_long_is_counted(tmp_path: Path) -> None:

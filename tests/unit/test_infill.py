@@ -15,7 +15,7 @@ from app.models.loading import vocabulary
 from app.openai.messages import Infill
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import parse
-from tests.support.gguf_bytes import with_numbers
+from tests.support.gguf_bytes import BOOL, key, with_numbers
 from tests.support.llama_server import llama_server
 from tests.support.worker_page import HELLO, Page
 from tools.paths import STATIC
@@ -52,9 +52,11 @@ def test_the_text_around_the_gap() -> None:
     gap = [PRE, *text("Once upon a "), *text("ti"), SUF, *text(", there was"), MID]
     assert ids_of(loaded) == gap
     bos = model(MARKS, **{"tokenizer.ggml.add_bos_token": True})
-    assert ids_of(bos) == [bos.tokenizer.bos_id, *gap]
+    with_bos = [bos.tokenizer.bos_id, *gap]
+    assert ids_of(bos) == with_bos
     files = [*text("\n\n--- snippet ---\n\n"), *text("The end."), *text("\n\n--- snippet ---\n\n"), *text("Hello")]
     assert ids_of(loaded, input_extra=EXTRA) == [*files, *gap]
+    assert ids_of(bos, input_extra=EXTRA) == [*files, *with_bos]
     assert ids_of(loaded, input_prefix="<|im_end|>")[1] != loaded.tokenizer.vocab.ids["<|im_end|>"]  # it is text
 
 
@@ -176,21 +178,41 @@ async def test_a_wrong_suffix(page: Page, body: dict[str, Any], param: str) -> N
     assert (await page.call("completions", request=body))["error"]["param"] == param
 
 
+def asked(url: str, endpoint: str, body: dict[str, Any]) -> Any:
+    """What llama.cpp's server answers, with one token."""
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    data = json.dumps({**body, "n_predict": 1}).encode()
+    with urllib.request.urlopen(urllib.request.Request(f"{url.removesuffix('v1')}{endpoint}", data, headers)) as answer:
+        return json.load(answer)
+
+
+def with_bos(data: bytes) -> bytes:
+    """Wisp Mini's file, whose prompts begin with BOS."""
+    without, added = (key("tokenizer.ggml.add_bos_token", BOOL, value) for value in (False, True))
+    assert data.count(without) == 1
+    return data.replace(without, added)
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("bos", [False, True], ids=["without BOS", "with BOS"])
 @pytest.mark.parametrize("marks", [MARKS, MARKS | FILES], ids=["gap", "repository"])
-def test_prompts_are_those_of_llama_cpp(marks: dict[str, int], tmp_path: Path) -> None:
-    """With a small batch: it leaves out what one batch does not hold, and files where the context is no larger."""
-    path, loaded = tmp_path / "marked.gguf", model(marks)
-    path.write_bytes(with_numbers(MINI.read_bytes(), keys(marks)))
+def test_prompts_are_those_of_llama_cpp(marks: dict[str, int], bos: bool, tmp_path: Path) -> None:
+    """With a small batch: it leaves out what one batch does not hold, and files where the context is no larger.
+
+    That server's prompt of a gap has our ids if it finds all of them in its cache afterwards, but the last,
+    which it always computes.
+    """
+    path, loaded = tmp_path / "marked.gguf", model(marks, **{"tokenizer.ggml.add_bos_token": bos})
+    data = MINI.read_bytes()
+    path.write_bytes(with_numbers(with_bos(data) if bos else data, keys(marks)))
     with llama_server(path, 512, KEY, batch=128) as url:
         for body in (GAP, GAP | {"input_extra": EXTRA}, {"input_prefix": "", "input_suffix": ""}):
-            data = json.dumps({**body, "n_predict": 1}).encode()
-            headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
-            request = urllib.request.Request(f"{url.removesuffix('v1')}infill", data, headers)
-            with urllib.request.urlopen(request) as answer:
-                theirs = json.load(answer)
+            theirs = asked(url, "infill", body)
             (gap,) = requests.infill(body).request.prompts  # type: ignore[union-attr]
             assert isinstance(gap, Infill)
             ids, _ = infill.encode(loaded, gap, None)
+            assert (loaded.tokenizer.bos_id in ids) == bos
             assert theirs["tokens_evaluated"] == len(ids)
             assert theirs["prompt"] == loaded.tokenizer.decode(ids)
+            again = asked(url, "completion", {"prompt": ids})
+            assert again["timings"]["cache_n"] == len(ids) - 1

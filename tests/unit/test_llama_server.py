@@ -88,49 +88,29 @@ def test_a_wrong_value_is_named(fields: dict[str, Json], param: str) -> None:
     assert error.value.param == param
 
 
-@pytest.mark.parametrize(
-    ("norm", "wanted"), [(None, [0.6, -0.8]), (2, [0.6, -0.8]), (1, [3 / 7, -4 / 7]), (0, [24570, -32760])]
-)
-def test_embeddings_are_scaled(norm: int | None, wanted: list[float]) -> None:
-    """Maximum, sum and length; a zero vector stays zero. Large powers do not overflow."""
-    request, given = llama_server.embeddings_request({"content": ["a", "b"], "embd_normalize": norm})
-    assert request == {"input": ["a", "b"]}
-    answer = {"data": [{"index": 0, "embedding": [0.6, -0.8]}, {"index": 1, "embedding": [0.0, 0.0]}]}
-    first, second = llama_server.embedded(answer, given)
-    assert first == {"index": 0, "embedding": [pytest.approx(wanted)]}
-    assert second == {"index": 1, "embedding": [[0.0, 0.0]]}
-    (cubic,) = llama_server.embedded({"data": answer["data"][:1]}, 3)
-    assert sum(abs(x) ** 3 for x in cubic["embedding"][0]) == pytest.approx(1)
-    (largest,) = llama_server.embedded({"data": answer["data"][:1]}, 1 << 31)
-    assert largest["embedding"] == [pytest.approx([0.75, -1])]
-
-
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({"content": "a", "embd_normalize": -1}, "embd_normalize"),
-        ({"content": "a", "embd_normalize": "2"}, "embd_normalize"),
-        ({"content": "a", "encoding_format": "base64"}, "encoding_format"),
-    ],
-)
-def test_bad_embeddings_of_llama(body: dict[str, Json], param: str) -> None:
-    with pytest.raises(WispError) as error:
-        llama_server.embeddings_request(body)
-    assert error.value.param == param
-
-
 async def test_embeddings_of_llama(page: Page) -> None:
     vectors = [[0.6, -0.8], [1.0, 0.0]]
 
-    async def embed(groups: Any, pooling: str) -> Any:
+    async def embed(groups: Any, pooling: str, *, unit: bool) -> Any:
         for group in groups:
-            yield np.array(vectors[: len(group)], np.float32)
+            yield np.array(vectors[: len(group)], np.float32) * (1 if unit else 5)
 
     engine: Any = page.engine
     engine.embeddings = SimpleNamespace(pooling="last", width=2, all=embed)
     answer = await page.call("llama.embeddings", request={"content": ["a", "b"]})
     assert answer == [{"index": i, "embedding": [pytest.approx(vectors[i])]} for i in range(2)]
     assert await page.call("llama.embeddings", request={"input": "a"}) == answer[:1]
+    for norm, wanted in ((-1, [3, -4]), (0, [24570, -32760]), (1, [3 / 7, -4 / 7])):
+        for kind in ("llama.embeddings", "embeddings"):
+            answer = await page.call(kind, request={"input": "a", "embd_normalize": norm})
+            found = answer[0]["embedding"][0] if kind == "llama.embeddings" else list(answer["data"][0]["embedding"])
+            assert found == pytest.approx(wanted)
+    for body, param in (
+        ({"content": "a", "embd_normalize": -2}, "embd_normalize"),
+        ({"content": "a", "embd_normalize": "2"}, "embd_normalize"),
+        ({"content": "a", "encoding_format": "base64"}, "encoding_format"),
+    ):
+        assert (await page.call("llama.embeddings", request=body))["error"]["param"] == param
     error = (await page.call("llama.embeddings", request={}))["error"]
     assert (error["code"], error["param"]) == ("invalid_type", "input")
     error = (await page.call("llama.embeddings", request={"content": ["a", 1.5]}))["error"]

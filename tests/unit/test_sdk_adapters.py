@@ -48,6 +48,16 @@ def test_paths_without_v1_are_llama_cpps(evaluate: Evaluate) -> None:
     paths = ["/v1/completions", "/v1/embeddings", "/api/embeddings", "/v1/reranking", "/v1/models", "/v1/x/models"]
     wanted = ["completions.create", "embeddings.create", "ollama.embeddings", "rerank", "models.list"]
     assert evaluate(asked, *paths) == [*wanted, None]
+    paths = [
+        "/api/v0/completions",
+        "/x/api/v0/chat/completions",
+        "/api/v0/embeddings",
+        "/api/v0/models",
+        "/api/v1/models",
+    ]
+    wanted = ["lmStudio.completions.create", "lmStudio.chat.completions.create", "embeddings.create"]
+    assert evaluate(asked, *paths) == [*wanted, "lmStudio.models.list", "lmStudio.models.listV1"]
+    assert evaluate(asked, "/api/v1/chat/completions", "/api/v1/chat") == ["chat.completions.create", None]
 
 
 def test_a_list_is_sent_as_it_is(evaluate: Evaluate) -> None:

@@ -34,6 +34,14 @@ def said(evaluate: Evaluate, code: str, text: str, **values: Any) -> Any:
     return evaluate("m.setLanguage(a[0]), String(m.t(a[1], a[2]))", language, text, values)
 
 
+def test_a_text_that_says_which_files_the_page_takes_names_videos() -> None:
+    """The page takes pictures, videos, sounds and documents."""
+    said = {text: set(re.findall(r"[a-z]+?(?=s?\b)", text.lower())) for text in sorted(texts.keys())}
+    lists = [text for text, words in said.items() if {"picture", "sound", "document"} <= words]
+    assert lists
+    assert [text for text in lists if "video" not in text] == []
+
+
 @pytest.mark.parametrize("code", texts.codes())
 def test_a_language_has_every_text_and_no_other(code: str) -> None:
     assert set(texts.entries(code)) == texts.keys()

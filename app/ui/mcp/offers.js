@@ -115,7 +115,9 @@ function resourceOffer({ name, uri, description, template }, server, { take }) {
       const files = (await server.read(address)).map((content) => fileOf(content, server.name));
       const [refused] = take(files);
       if (refused)
-        throw new Error(`${t("{name} is neither a document nor a picture or a sound.", { name: refused.name })}`);
+        throw new Error(
+          `${t("{name} is neither a document nor a picture, a video or a sound.", { name: refused.name })}`,
+        );
     },
   };
 }

@@ -1,6 +1,6 @@
 /** A small plot of one or two figures over time. The value beside it says the newest in words. */
 import uPlot from "uplot";
-import { date, language } from "../../language/phrase.js";
+import { date, language, t } from "../../language/phrase.js";
 import { h } from "../dom.js";
 import { say } from "../texts.js";
 
@@ -25,9 +25,13 @@ const clock = (time) => String(date(1000 * time, { minute: "2-digit", second: "2
 /** Lets a number stand before its unit from right to left, though the plot runs from left to right. */
 const mark = () => (language().rtl ? "\u200f" : "");
 
+/** Whether a line has one value, which is drawn as a point. @param {uPlot} plot @param {number} line */
+const isAlone = ({ data }, line) => Array.from(data[line]).filter((value) => value !== null).length === 1;
+
 export class Plot {
   #value = h("strong");
-  #place = h("div", { class: "plot", dir: "ltr", "aria-hidden": "true" });
+  #none = h("p", { class: "plot-none", dir: "auto" }, t("Nothing yet."));
+  #place = h("div", { class: "plot", dir: "ltr", "aria-hidden": "true" }, this.#none);
   /** @type {uPlot | null} */
   #plot = null;
   #figure;
@@ -54,6 +58,9 @@ export class Plot {
     const lines = rows[0].map((_, line) => rows.map((row) => row[line]));
     const times = samples.map(({ time }) => time / 1000);
     say(this.#value, this.#figure.text(samples[samples.length - 1]));
+    const isEmpty = !lines.flat().some((value) => value !== null);
+    this.#none.hidden = !isEmpty;
+    if (isEmpty) return this.reset();
     this.#plot ??= this.#made(lines.length);
     this.#plot.setData(/** @type {any} */ ([times, ...lines]));
   }
@@ -80,12 +87,12 @@ export class Plot {
         scales: { y: { range: (_, __, top) => [0, max ?? (top > 0 ? 1.1 * top : 1)] } },
         series: [
           {},
-          { stroke: glow, width: 2, fill: style.backgroundColor, spanGaps: true, points: { show: false } },
+          { stroke: glow, width: 2, fill: style.backgroundColor, spanGaps: true, points: { show: isAlone } },
           ...Array.from({ length: lines - 1 }, () => ({
             stroke: ink,
             width: 1,
             dash: [4, 3],
-            points: { show: false },
+            points: { show: isAlone },
           })),
         ],
         axes: [

@@ -1,0 +1,121 @@
+"""vLLM's names for the forms of an answer: guided_json and the like, and structured_outputs."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.answers.grammar import rules_of
+from app.openai.formats import VLLM_KINDS, Format
+from app.openai.requests import chat_request, completion_request
+from py_engine.errors import WispError
+
+HI = {"messages": [{"role": "user", "content": "Hi"}]}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+TEXTS = {"type": "structural_tag", "format": {
+    "type": "or", "elements": [{"type": "const_string", "value": "yes"}, {"type": "const_string", "value": "no (*)"}]
+}}  # fmt: skip
+T, V, U = "invalid_type", "invalid_value", "unsupported_parameter"
+TOOL = {"type": "function", "function": {"name": "look"}}
+
+
+def form_of(**body: Any) -> Format:
+    form = chat_request(HI | body).format
+    assert form is not None
+    assert completion_request({"prompt": "Hi"} | body).format == form
+    return form
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "ours"),
+    [
+        ("json", SCHEMA, {"json_schema": SCHEMA}),
+        ("json", '{"type": "integer"}', {"json_schema": {"type": "integer"}}),
+        ("regex", "[ab]+", {"regex": "[ab]+"}),
+        ("grammar", 'root ::= "a"', {"grammar": 'root ::= "a"'}),
+        ("choice", ["yes", "no (*)", "yes"], {"response_format": TEXTS}),
+    ],
+)
+def test_each_name_has_the_same_form_as_ours(kind: str, value: Any, ours: dict[str, Any]) -> None:
+    wanted = form_of(**ours)
+    older, newer = form_of(**{f"guided_{kind}": value}), form_of(structured_outputs={kind: value})
+    assert (older.param, newer.param) == (f"guided_{kind}", f"structured_outputs.{kind}")
+    assert replace(older, param=wanted.param) == replace(newer, param=wanted.param) == wanted
+    assert rules_of(older) == rules_of(wanted)
+
+
+def test_any_json_object() -> None:
+    assert form_of(structured_outputs={"json_object": True}).kind == "json_object"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"guided_json": None, "guided_choice": None, "structured_outputs": None},
+        {"guided_decoding_backend": "xgrammar", "guided_whitespace_pattern": None},
+    ],
+)
+def test_what_has_no_effect(body: dict[str, Any]) -> None:
+    assert chat_request(HI | body) == chat_request(HI)
+
+
+def test_options_that_change_nothing() -> None:
+    options = {"whitespace_pattern": None, "disable_any_whitespace": False, "disable_additional_properties": False}
+    others = dict.fromkeys(("json", "regex", "grammar", "json_object", "structural_tag"))
+    assert form_of(structured_outputs={"choice": ["a"], **options, **others}).param == "structured_outputs.choice"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "param"),
+    [
+        ({"guided_json": 5}, T, "guided_json"),
+        ({"guided_json": "{"}, V, "guided_json"),
+        ({"guided_json": "[" * 1000}, V, "guided_json"),
+        ({"guided_json": "[]"}, T, "guided_json"),
+        ({"guided_regex": ["a"]}, T, "guided_regex"),
+        ({"guided_grammar": {}}, T, "guided_grammar"),
+        ({"guided_choice": "yes"}, T, "guided_choice"),
+        ({"guided_choice": ["yes", 5]}, T, "guided_choice"),
+        ({"guided_choice": []}, V, "guided_choice"),
+        ({"guided_whitespace_pattern": " "}, U, "guided_whitespace_pattern"),
+        ({"structured_outputs": "json"}, T, "structured_outputs"),
+        ({"structured_outputs": {}}, V, "structured_outputs"),
+        ({"structured_outputs": {"json_object": False}}, V, "structured_outputs"),
+        ({"structured_outputs": {"json_object": 1}}, T, "structured_outputs.json_object"),
+        ({"structured_outputs": {"json": 5}}, T, "structured_outputs.json"),
+        ({"structured_outputs": {"choices": ["a"]}}, U, "structured_outputs.choices"),
+        ({"structured_outputs": {"regex": "a", "whitespace_pattern": " "}}, U, "structured_outputs.whitespace_pattern"),
+        ({"structured_outputs": {"json": {}, "disable_any_whitespace": True}}, U,
+         "structured_outputs.disable_any_whitespace"),
+        ({"structured_outputs": {"structural_tag": "{}"}}, U, "structured_outputs.structural_tag"),
+        ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, V, "structured_outputs.choice"),
+        ({"guided_regex": "a", "guided_choice": ["a"]}, V, "guided_choice"),
+        ({"guided_regex": "a", "structured_outputs": {"regex": "a"}}, V, "guided_regex"),
+        ({"response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}}, V, "structured_outputs"),
+        ({"grammar": 'root ::= "a"', "guided_json": {}}, V, "guided_json"),
+        ({"tools": [TOOL], "tool_choice": "required", "guided_regex": "a"}, V, "guided_regex"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_names_the_field(body: dict[str, Any], code: str, param: str) -> None:
+    with pytest.raises(WispError) as error:
+        chat_request(HI | body)
+    assert (error.value.code, error.value.param) == (code, param)
+    assert param in error.value.message
+
+
+def test_two_forms_say_which() -> None:
+    with pytest.raises(WispError, match=r"structured_outputs\.regex and structured_outputs\.choice exclude each other"):
+        chat_request(HI | {"structured_outputs": {"regex": "a", "choice": ["a"]}})
+    with pytest.raises(WispError, match="response_format and guided_json exclude each other"):
+        chat_request(HI | {"response_format": {"type": "json_object"}, "guided_json": {}})
+
+
+@pytest.mark.parametrize("kind", VLLM_KINDS)
+@pytest.mark.parametrize("newer", [False, True], ids=["guided", "structured_outputs"])
+def test_what_a_form_says_wrongly_names_its_field(kind: str, newer: bool) -> None:
+    wrong = {"json": {"type": "nothing"}, "regex": "(", "grammar": "root ::= (", "choice": ["\ud800"]}[kind]
+    form = form_of(**({"structured_outputs": {kind: wrong}} if newer else {f"guided_{kind}": wrong}))
+    with pytest.raises(WispError) as error:
+        rules_of(form)
+    assert error.value.code == V
+    assert str(error.value.param).startswith(form.param)
