@@ -72,6 +72,21 @@ KIMI = CallSyntax(
     head="<|tool_call_begin|>functions.%s:%d<|tool_call_argument_begin|>", tail="<|tool_call_end|>", joint="",
     closing="<|tool_calls_section_end|>", id="functions.%s:%d",
 )  # fmt: skip
+
+
+def _dsml(name: str, block: str) -> CallSyntax:
+    """Calls in DeepSeek's markup language."""
+    dsml = "\uff5cDSML\uff5c"
+    return CallSyntax(
+        name, f"<{dsml}{block}>", opening="\n", head=f'<{dsml}invoke name="%s">\n', tail=f"</{dsml}invoke>\n", joint="",
+        closing=f"</{dsml}{block}>", token=dsml, in_thoughts=True, sorts_results=block == "tool_calls",
+        arguments=TaggedArguments(f'<{dsml}parameter name="%s" string="%t">', f"</{dsml}parameter>\n",
+                                  kinds=("true", "false")),
+    )  # fmt: skip
+
+
+DEEPSEEK_32 = _dsml("deepseek-3.2", "function_calls")
+DEEPSEEK_4 = _dsml("deepseek-4", "tool_calls")
 GIGACHAT = CallSyntax("gigachat", "<|function_call|>", head='{"name": "%s", "arguments": ', tail="}", alone=True)
 HARMONY = CallSyntax("harmony", " to=functions.", head="%s<|channel|>commentary json<|message|>")
 
@@ -84,6 +99,8 @@ SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax | None], ...] = (
     (("[TOOL_CALLS]",), MISTRAL),
     ((">>>", "all\\n"), FUNCTIONARY),
     (("<function=", "</function>", "python_tag"), FUNCTION_TAG),
+    (("\uff5cDSML\uff5c", "function_calls>"), DEEPSEEK_32),
+    (("\uff5cDSML\uff5c", "tool_calls>"), DEEPSEEK_4),
     ((_D["begin"], "```json"), DEEPSEEK),
     ((_D["begin"],), DEEPSEEK_31),
     (("<|START_ACTION|>",), COMMAND),

@@ -26,6 +26,7 @@ from app.answers.harmony import HarmonyParser
 from app.answers.parsing import Parser, PlainParser, ReasoningParser
 from app.answers.thinking import TAGS, tags_of
 from app.answers.tool_calls import CallSyntax, head_rule
+from app.answers.tool_results import in_order_of_calls
 from app.constrain import effort
 from app.constrain.ebnf import Grammar, GrammarText, either, literal, quick_rules, text_until
 from app.constrain.grammar_cache import cached
@@ -41,6 +42,9 @@ Made = TypeVar("Made")
 Rules = Callable[[str], GrammarText]  # the prompt -> the grammar of its answer
 
 _HARMONY_MARKERS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>")
+_TOKEN = re.compile(
+    r"<[|\uff5c][^|\uff5c<>]*[|\uff5c]>|<\|[a-z_]+>|<[a-z_]+\|>|\[[A-Z_/]+\]|</?[A-Za-z_:]+>|^\uff5c\w+\uff5c$"
+)
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 GENERIC = (
@@ -70,7 +74,7 @@ def _dialect_of(template: ChatTemplate, tools: Tools, tokens: Container[str]) ->
     native = found is not None and ("tools" in source or "available_tools" in source or "functions" in source)
     syntax = found if found is not None and (native or found is HARMONY) else HERMES
     # Functionary's texts, too, begin with >>>.
-    if not tools.tools and (syntax is FUNCTIONARY or syntax.trigger not in tokens):
+    if not tools.tools and (syntax is FUNCTIONARY or syntax.first_token not in tokens):
         tools = Tools()
     return (Harmony if syntax is HARMONY else Dialect)(syntax, tags, tools, template, native)
 
@@ -90,14 +94,14 @@ class Dialect:
         s, tags = self.syntax, self._tags or ()
         texts = s.wrappers
         if self._tools.tools:
-            texts = (s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.arguments.texts, *s.wrappers)
+            texts = (s.token, s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.arguments.texts, *s.wrappers)
         found = [token for text in texts for token in _tokens(text)]
         return tuple(dict.fromkeys([*found, *tags, *re.findall(r"<[^<>\s]+>", " ".join(tags))]))
 
     @property
     def banned(self) -> str | None:
         """The token that begins a call, if the model sees tools and may call none."""
-        return self.syntax.trigger if self._tools.shown and not self._tools.tools else None
+        return self.syntax.first_token if self._tools.shown and not self._tools.tools else None
 
     # -- prompt
 
@@ -126,7 +130,12 @@ class Dialect:
         return out
 
     def _with_calls(self, messages: Messages) -> Messages:
-        """Write calls into the contents of messages if the template omits them, as LFM2's and Granite 3's do."""
+        """Write calls into the contents of messages if the template omits them, as LFM2's and Granite 3's do.
+
+        DeepSeek V4's template writes results without the ids of their calls.
+        """
+        if self._native and self.syntax.sorts_results:
+            messages = in_order_of_calls(messages)
         calling = any(m.get("tool_calls") for m in messages)
         if not calling or not self._native or not self.template.forms.omits_calls:
             return messages
@@ -161,7 +170,13 @@ class Dialect:
         if not split_reasoning:
             return inner
         tags = self._tags or TAGS[0]
-        return ReasoningParser(tags, self._inside(prompt), inner)
+        call = self.syntax.trigger if self._calls_in_thoughts else ""
+        return ReasoningParser(tags, self._inside(prompt), inner, call)
+
+    @property
+    def _calls_in_thoughts(self) -> bool:
+        """Whether a call may end a thought. One that must come has to come after it: a grammar requires it there."""
+        return self.syntax.in_thoughts and bool(self._tools.tools) and not self._tools.required
 
     def _inside(self, prompt: str) -> bool:
         return self._tags is not None and prompt.rstrip().endswith(self._tags[0].rstrip())
@@ -224,6 +239,8 @@ class Dialect:
                     options.append(f"{thought}{self._calls(block, prompt)}")
             elif tools.required:
                 options.append(f"{thought}{self._calls(block, prompt)}")
+            elif self._calls_in_thoughts and self._inside(prompt):
+                options.append(self._thought_or_call(grammar, block, prompt))
             else:
                 options.append(f"{free_start}{self._free(grammar, block, prompt)}")
             return grammar.text(grammar.add("answer", either(options)))
@@ -242,6 +259,13 @@ class Dialect:
             return "", ""
         thought = grammar.add("thought", text_until(self._tags[1]))
         return f"({literal(self._tags[0])} {thought} {blanks})? ", ""
+
+    def _thought_or_call(self, grammar: Grammar, block: str, prompt: str) -> str:
+        """Rule of an answer within a thought that ends with its tag, and free text after it, or with calls."""
+        assert self._tags is not None
+        free, trigger = grammar.add("after", self._free(grammar, block, prompt)), literal(self.syntax.trigger)
+        tags = f"({trigger}, {block}), ({literal(self._tags[1])}, {free})"
+        return grammar.add("thought", f"TagDispatch({tags}, stop_eos=true, loop_after_dispatch=false)")
 
     def _json_call(self, grammar: Grammar, tool: Tool) -> str:
         """Rule of a call with arguments in JSON, without the trigger and opening before it."""
@@ -342,7 +366,7 @@ def _with_calls(message: dict[str, Any], syntax: CallSyntax) -> dict[str, Any]:
 
 def _tokens(text: str) -> list[str]:
     """All substrings that look like control tokens."""
-    return re.findall(r"<[|\uff5c][^|\uff5c<>]*[|\uff5c]>|<\|[a-z_]+>|<[a-z_]+\|>|\[[A-Z_/]+\]|</?[A-Za-z_:]+>", text)
+    return _TOKEN.findall(text)
 
 
 def _joined(content: Any, text: str) -> Any:

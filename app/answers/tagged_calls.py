@@ -1,4 +1,4 @@
-"""Tool calls with each argument between tags of its own: Qwen3-Coder's, Qwen3.5's, GLM's, Seed-OSS's, MiniCPM5's.
+"""Tool calls with each argument between tags of its own, as of Qwen3-Coder, GLM, DeepSeek V3.2 and MiniMax M2.
 
     <tool_call>
     <function=NAME>
@@ -9,8 +9,9 @@
     </tool_call>
 
 A string is written without quotes or escapes, any other value as JSON. MiniCPM5 writes a string that has <, & or line
-breaks as a CDATA section of XML. Some models at times write all arguments as one JSON object: the parser accepts both,
-and the grammar requires JSON where a tool's schema is more than a list of plain properties.
+breaks as a CDATA section of XML. DeepSeek's tags say whether a value is a string. Some models at times write all
+arguments as one JSON object. The parser accepts both; the grammar requires JSON where a tool's schema is more than a
+list of plain properties.
 """
 
 from __future__ import annotations
@@ -22,8 +23,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.answers.parsing import Until
-from app.answers.plain_schemas import properties_of, texts_of, types_of
-from app.answers.tool_calls import Arguments, CallParser, CallSyntax, JsonEnd, head_pattern, head_rule, pattern
+from app.answers.plain_schemas import NOTES, properties_of, texts_of, types_of
+from app.answers.tool_calls import (
+    KIND,
+    NAME,
+    Arguments,
+    CallParser,
+    CallSyntax,
+    JsonEnd,
+    head_pattern,
+    head_rule,
+    pattern,
+)
 from app.constrain.ebnf import Grammar, either, literal, text_until
 from app.constrain.rules import schema_rule
 from app.openai.answers import Delta
@@ -39,16 +50,17 @@ _OTHER_TYPES = frozenset(["number", "integer", "boolean", "array", "object", "nu
 class TaggedArguments(Arguments):
     """Each argument between two tags. Properties are in the schema's order."""
 
-    begin: str  # %s: the key
+    begin: str  # %s: the key; %t: the kind of the value
     end: str
     sections: bool = False  # strings with <, & or line breaks are CDATA sections
+    kinds: tuple[str, str] = ("", "")  # of a string, and of another value
 
     @property
     def texts(self) -> tuple[str, ...]:
         return self.begin, self.end
 
     def with_json(self, syntax: CallSyntax) -> CallSyntax:
-        if not syntax.trigger.endswith(">"):
+        if syntax.joint is not None or not syntax.trigger.endswith(">"):
             return replace(syntax, arguments=Arguments())
         tail = f"}}\n</{syntax.trigger[1:]}"
         return replace(syntax, head='\n{"name": "%s", "arguments": ', tail=tail, arguments=Arguments())
@@ -59,10 +71,9 @@ class TaggedArguments(Arguments):
             return None
         rules = [head_rule(syntax.head, tool.name)]
         for name, schema in properties.items():
-            value = self._value(grammar, schema, tool.param)
-            if value is None:
+            rule = self._argument(grammar, name, schema, tool.param)
+            if rule is None:
                 return None
-            rule = f"{literal(self.begin.replace('%s', name))} {value}"
             rules.append(rule if name in tool.parameters.get("required", []) else f"({rule})?")
         return " ".join([*rules, literal(syntax.tail)])
 
@@ -70,6 +81,15 @@ class TaggedArguments(Arguments):
         self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = ""
     ) -> CallParser:
         return TaggedCallParser(syntax, self, new_id, tools)
+
+    def _argument(self, grammar: Grammar, name: str, schema: Mapping[str, Any], param: str) -> str | None:
+        """The rule of an argument with its tags; None if the value cannot be enforced between tags."""
+        begin, types = self.begin.replace(NAME, name), types_of(schema)
+        if KIND in begin and {"string"} < types and schema.keys() <= NOTES | {"type"}:  # each kind has its own tag
+            options = ({**schema, "type": "string"}, {**schema, "type": sorted(types - {"string"})})
+            return either(str(self._argument(grammar, name, option, param)) for option in options)
+        value = self._value(grammar, schema, param)
+        return None if value is None else f"{literal(begin.replace(KIND, self.kinds[types != {'string'}]))} {value}"
 
     def _value(self, grammar: Grammar, schema: Mapping[str, Any], param: str) -> str | None:
         """The rule of a value and the end tag. None: a string's schema has keywords other than `enum`."""
@@ -100,14 +120,17 @@ class TaggedCallParser(CallParser):
         self, syntax: CallSyntax, arguments: TaggedArguments, new_id: Callable[[], str], tools: Sequence[Tool]
     ) -> None:
         super().__init__(arguments.with_json(syntax), new_id, tools)
-        self._first_heads.append(syntax.head)
-        self._tagged_head = re.compile(rf"\s*+{head_pattern(syntax.head)}(?=\s*+<)")
+        self._first_heads.append(syntax.opening + syntax.head)
+        self._tagged_head = re.compile(rf"\s*+{pattern(syntax.opening)}\s*+{head_pattern(syntax.head)}(?=\s*+<)")
+        self._next_head = re.compile(rf"\s*+{pattern(syntax.joint or '')}\s*+{head_pattern(syntax.head)}\s*+(?=[<{{])")
+        self._block_end = re.compile(rf"\s*+{pattern(syntax.closing)}")
         self._key = re.compile(rf"\s*+{head_pattern(arguments.begin)}")
         self._tagged_end = re.compile(rf"\s*+{pattern(syntax.tail)}")
         self._on_lines = arguments.begin.endswith("\n")  # line breaks separate a value from its tags
         self._end_tag = arguments.end.rstrip()  # with the line break before it: a string may have the tag alone
         self._value_ends = [self._end_tag, SECTION[0]] if arguments.sections else [self._end_tag]
         self._schemas = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
+        self._text_kind = arguments.kinds[0]
         self._properties: Mapping[str, Any] = {}
         self._value = Until([])
         self._is_text = False
@@ -120,11 +143,44 @@ class TaggedCallParser(CallParser):
         found = self._limited_match(self._tagged_head)
         if found is None:
             return super()._naming("", out)
+        return self._begin_tagged(found, out)
+
+    def _begin_tagged(self, found: re.Match[str], out: list[Delta]) -> str:
         rest = self._begin(found, out)
         self._properties = self._schemas.get(found["name"], {})
         self._state = self._between
         self._emit_arguments("{", out)
         return rest
+
+    def _ended(self) -> None:
+        """A call has ended: another one of its block may follow."""
+        if self._syntax.joint is None:
+            self._state, self._called = self._free, True
+        else:
+            self._state, self._called = self._after, False
+
+    def _ending(self, text: str, out: list[Delta]) -> str:
+        if self._syntax.joint is None:
+            return super()._ending(text, out)
+        self._buffer += text
+        found = self._limited_match(self._tagged_end)
+        if found is None and len(self._buffer) <= self.MAX_HEAD:
+            return ""
+        rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
+        self._ended()
+        return rest
+
+    def _after(self, text: str, out: list[Delta]) -> str:
+        """After a call of a block: the next one, or the end of the block."""
+        self._buffer += text
+        if found := self._limited_match(self._next_head):
+            begin = self._begin if self._buffer[found.end()] == "{" else self._begin_tagged
+            return begin(found, out)
+        if (found := self._limited_match(self._block_end)) or len(self._buffer) > self.MAX_HEAD:
+            rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
+            self._state, self._called = self._free, True
+            return rest
+        return ""
 
     def _between(self, text: str, out: list[Delta]) -> str:
         """Between arguments: the next one, or the end of the call."""
@@ -134,7 +190,9 @@ class TaggedCallParser(CallParser):
             self._emit_key(found["name"], out)
             schema = self._properties.get(found["name"], {})
             types = types_of(schema) if isinstance(schema, dict) else frozenset()
-            self._is_text, self._nested = types == {"string"}, JsonEnd() if types & _NESTED else None
+            said = bool(self._text_kind) and found["kind"] == self._text_kind
+            self._is_text = types == {"string"} or (said and (not types or "string" in types))
+            self._nested = JsonEnd() if types & _NESTED and not self._is_text else None
             self._value, self._raw, self._at_begin = Until(self._value_ends), [], self._on_lines
             if self._is_text:
                 self._emit_arguments('"', out)
@@ -143,7 +201,7 @@ class TaggedCallParser(CallParser):
         if (found := self._limited_match(self._tagged_end)) or len(self._buffer) > self.MAX_HEAD:
             self._emit_arguments("}", out)
             rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
-            self._state, self._called = self._free, True
+            self._ended()
             return rest
         return ""
 

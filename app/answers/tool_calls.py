@@ -13,12 +13,14 @@ from app.constrain.ebnf import Grammar, literal
 from app.openai.answers import Delta
 from app.openai.tools import Tool
 
-# In a head: the tool's name; the call's id, which the model chooses; and the call's number.
-NAME, ID, NUMBER = "%s", "%i", "%d"
+# In a head: the tool's name; the call's id, which the model chooses; and the call's number. Before an argument: its
+# name, and the kind of its value.
+NAME, ID, NUMBER, KIND = "%s", "%i", "%d", "%t"
 _PATTERNS = {
     NAME: r"\s*+(?P<name>[^\"\s<>\[\]{}]+)\s*+",
     ID: r"\s*+(?P<id>\w+)\s*+",
     NUMBER: r"\s*+(?P<number>\d+)\s*+",
+    KIND: r"\s*+(?P<kind>\w+)\s*+",
 }
 _RULES = {ID: "[a-zA-Z0-9]{9}", NUMBER: "[0-9]{1,3}"}  # an id as Mistral's models write it
 
@@ -69,8 +71,16 @@ class CallSyntax:
     at_start: bool = False  # calls appear only at the start of an answer
     alone: bool = False  # an answer has one call
     id: str = ID  # of a call, with NAME and NUMBER: templates name calls by it before their results
+    token: str = ""  # the control token with which calls begin, if that is not the trigger
+    in_thoughts: bool = False  # a call may end a thought
+    sorts_results: bool = False  # results of tools are in the order of their calls
     wrappers: tuple[str, ...] = ()  # markers around content; dropped
     arguments: Arguments = Arguments()
+
+    @property
+    def first_token(self) -> str:
+        """The text of the control token with which calls begin."""
+        return self.token or self.trigger
 
 
 def pattern(text: str) -> str:
@@ -113,7 +123,7 @@ def begins_head(text: str, head: str) -> bool:
 
 
 def _parts(head: str) -> list[str]:
-    return [part for part in re.split(f"({NAME}|{ID}|{NUMBER})", head) if part]
+    return [part for part in re.split(f"({NAME}|{ID}|{NUMBER}|{KIND})", head) if part]
 
 
 def _as_text(syntax: CallSyntax, calls: list[Any]) -> str:

@@ -25,6 +25,7 @@ TOOLS = [
 PARIS, ROME = '{"city": "Paris {\\"x\\"}", "n": 2}', '{"city": "Rome"}'
 LOOP = "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}"
 T = "\uff5ctool▁"
+D = "\uff5cDSML\uff5c"
 
 
 def tagged(call: str, argument: str, between: str) -> str:
@@ -34,6 +35,13 @@ def tagged(call: str, argument: str, between: str) -> str:
         for key, value in (("city", 'Paris {"x"}'), ("n", "2"), ("city", "Rome"))
     )
     return call.replace("ARGUMENTS", city + n) + between + call.replace("ARGUMENTS", rome)
+
+
+def dsml(block: str) -> str:
+    """Both calls as DeepSeek V3.2 and V4 write them."""
+    calls = tagged(f'<{D}invoke name="weather">\nARGUMENTS</{D}invoke>\n',
+                   f'<{D}parameter name="KEY" string="true">VALUE</{D}parameter>\n', "")  # fmt: skip
+    return f"<{D}{block}>\n{calls}</{D}{block}>".replace('name="n" string="true"', 'name="n" string="false"')
 
 
 # name -> (what its template's text has, an answer with two calls (one where only one is possible), text before a call?)
@@ -57,6 +65,8 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "deepseek-3.1": (f"<{T}calls▁begin\uff5c>",
                      f"<{T}calls▁begin\uff5c><{T}call▁begin\uff5c>weather<{T}sep\uff5c>{PARIS}<{T}call▁end\uff5c>"
                      f"<{T}call▁begin\uff5c>weather<{T}sep\uff5c>{ROME}<{T}call▁end\uff5c><{T}calls▁end\uff5c>", True),
+    "deepseek-3.2": (f"<{D}function_calls>", dsml("function_calls"), True),
+    "deepseek-4": (f"<{D}tool_calls>", dsml("tool_calls"), True),
     "granite": ("<|tool_call|>", f'<|tool_call|>[{{"name": "weather", "arguments": {PARIS}}}, '
                 f'{{"name": "weather", "arguments": {ROME}}}]', True),
     "command-r": ("<|START_ACTION|>", '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "weather", '

@@ -150,7 +150,7 @@ def test_tools_that_may_not_be_called(kind: str) -> None:
     """The model sees them only where the token that begins a call can be banned."""
     none = functools.partial(dialect_of, template(kind), tools_of(tool_choice="none"))
     assert none().template_tools() is None
-    trigger = none().syntax.trigger
+    trigger = none().syntax.first_token
     assert none().banned is None
     found = none({trigger})
     if kind == "functionary":  # ">>>" begins its texts, too

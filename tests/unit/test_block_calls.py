@@ -1,0 +1,178 @@
+"""Tool calls with tagged arguments in blocks of several: those of DeepSeek V3.2, V4 and others."""
+
+import json
+from typing import Any
+
+import pytest
+
+from app.answers.dialects import Dialect, dialect_of
+from app.openai.requests import chat_request
+from py_engine.text.chat_template import ChatTemplate
+from tests.support.call_kinds import HI, KINDS, LOOP, PARIS, ROME, D, calls_of, dialect, parsed, rules_of, template
+from tests.support.grammar_matcher import run
+
+BLOCKS = ["deepseek-3.2", "deepseek-4"]
+VALUES = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "unit": {"type": "string", "enum": ["c", "f"]},
+        "list": {"type": "array", "items": {"type": "integer"}},
+        "flag": {"type": "boolean"},
+    },
+    "required": ["text", "list"],
+}
+
+
+def of_values(kind: str, parameters: dict[str, Any], choice: str = "required") -> Dialect:
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": parameters}}]
+    return dialect_of(template(kind), chat_request({"messages": HI, "tools": tools, "tool_choice": choice}).tools)
+
+
+def written(kind: str, values: dict[str, str]) -> str:
+    """A call with these texts as values; those of strings have no bracket, digit or constant at their start."""
+    _, answer, _ = KINDS[kind]
+    at = answer.index("weather")
+    first = answer.index("city")
+    begin = answer.rindex("<", 0, first)
+    if "arg_key" in kind or kind.startswith("hunyuan"):
+        begin = answer.rindex("<arg_key", 0, first)
+    value, end = answer.index("Paris", first), answer.index("<", answer.index('{"x"}', first))
+    after = answer.index(">", end) + 2
+    argument, tail = answer[begin:value], answer[answer.rindex("Rome") + 4 :][after - end :]
+    parts = []
+    for key, text in values.items():
+        tag = argument.replace("city", key)
+        if text[:1] in tuple("[{0123456789tfn"):
+            tag = tag.replace('string="true"', 'string="false"')
+        parts.append(tag + text + answer[end:after])
+    assert at < begin
+    return answer[:begin] + "".join(parts) + tail
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_values_of_a_block_are_texts_or_json(kind: str) -> None:
+    found = of_values(kind, VALUES)
+    text = ' a\n"b" <x> é\\n{"c": 1}\n\n  z'
+    good: dict[str, dict[str, Any]] = {
+        written(kind, {"text": text, "list": "[1, 2]"}): {"text": text, "list": [1, 2]},
+        written(kind, {"text": "", "unit": "c", "list": "[]", "flag": "true"}): {
+            "text": "", "unit": "c", "list": [], "flag": True},
+    }  # fmt: skip
+    bad = [
+        written(kind, {"text": "x"}),
+        written(kind, {"list": "[1]", "text": "x"}),
+        written(kind, {"text": "x", "unit": "k", "list": "[]"}),
+        written(kind, {"text": "x", "list": "[1.5]"}),
+        written(kind, {"text": "x", "list": "[1]", "other": "1"}),
+    ]
+    (result,) = run([{"grammar": rules_of(found, None), "texts": [*good, *bad]}])
+    assert result["texts"] == [True] * len(good) + [False] * len(bad)
+    for answer, want in good.items():
+        for seed in range(40):
+            ((name, arguments),) = calls_of(parsed(found.parser("", True), answer, seed))
+            assert (name, json.loads(arguments)) == ("weather", want)
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_a_call_of_a_block_may_have_json(kind: str) -> None:
+    """Where the schema says more than its properties, and where a model writes it by itself between other calls."""
+    limited = VALUES | {"properties": VALUES["properties"] | {"text": {"type": "string", "maxLength": 3}}}  # type: ignore[operator]
+    tagged = written(kind, {"text": "abc", "list": "[1]"})
+    begin, end = tagged[: tagged.index("<", tagged.index("weather"))], tagged[tagged.index("]") + 1 :]
+    end = end[end.index(">") + 2 :]
+    answer = f'{begin}{{"text": "abc", "list": [1]}}{end}'
+    texts = [answer, answer.replace("abc", "abcd"), tagged]
+    (result,) = run([{"grammar": rules_of(of_values(kind, limited), None), "texts": texts}])
+    assert result["texts"] == [True, False, False]
+    call = KINDS[kind][1]
+    head = begin[begin.rindex("<", 0, begin.index("weather")) :]
+    first = call.index(head, call.index(head) + 1)  # the second call, before which the other one is put
+    close = end[: end.index("\n") + 1]
+    mixed = f"{call[:first]}{head}{ROME}{close}{call[first:]}"
+    for seed in range(40):
+        parser = of_values(kind, VALUES).parser("", True)
+        assert calls_of(parsed(parser, answer, seed)) == [("weather", '{"text": "abc", "list": [1]}')]
+        mine = parsed(dialect(kind).parser("", True), mixed, seed)
+        assert calls_of(mine) == [("weather", PARIS), ("weather", ROME), ("weather", ROME)]
+        assert mine["content"] is None
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_text_after_a_block_is_content(kind: str) -> None:
+    for seed in range(20):
+        message = parsed(dialect(kind).parser("", True), KINDS[kind][1] + "\nDone.", seed)
+        assert (message["content"], len(calls_of(message))) == ("Done.", 2)
+
+
+def test_deepseek_s_tags_tell_strings_from_other_values() -> None:
+    schema = {"type": "object", "properties": {"v": {"type": ["string", "integer", "null"]}}, "required": ["v"]}
+    found = of_values("deepseek-3.2", schema)
+    whole = written("deepseek-3.2", {"v": "12"})
+    values = {whole: 12, whole.replace('string="false"', 'string="true"'): "12", whole.replace("12", "null"): None}
+    bad = [whole.replace("12", "true"), whole.replace("12", '"12"')]
+    (result,) = run([{"grammar": rules_of(found, None), "texts": [*values, *bad]}])
+    assert result["texts"] == [True] * 3 + [False] * 2
+    unknown = of_values("deepseek-3.2", {"type": "object", "additionalProperties": True})
+    for answer, want in values.items():
+        for seed in range(20):
+            for of in (found, unknown):
+                ((_, arguments),) = calls_of(parsed(of.parser("", True), answer, seed))
+                assert json.loads(arguments) == {"v": want}
+    wrong = written("deepseek-3.2", {"flag": "true"}).replace('string="false"', 'string="true"')  # the schema decides
+    ((_, arguments),) = calls_of(parsed(of_values("deepseek-3.2", VALUES).parser("", True), wrong, 1))
+    assert json.loads(arguments) == {"flag": True}
+
+
+def test_deepseek_s_calls_may_end_a_thought() -> None:
+    """Its models at times call before they close the thought."""
+    thinks = ChatTemplate(LOOP + f"{{# <think></think> <{D}tool_calls> #}}")
+
+    def of(choice: str) -> Dialect:
+        tools = [{"type": "function", "function": {"name": "weather", "parameters": VALUES}}]
+        return dialect_of(thinks, chat_request({"messages": HI, "tools": tools, "tool_choice": choice}).tools)
+
+    call = written("deepseek-4", {"text": "abc", "list": "[1]"})
+    texts = [
+        f"hm{call}",
+        f"hm</think>{call}",
+        "hm</think>Hi",
+        f"hm</think>Hi\n\n{call}",
+        "hm",
+        f"hm{call}</think>{call}",
+    ]
+    bad = f"hm{call.replace('[1]', '[x]')}"
+    jobs = [
+        {"grammar": rules_of(of(choice), None, "<think>"), "texts": [*texts, bad]} for choice in ("auto", "required")
+    ]
+    free, must = (result["texts"] for result in run(jobs))
+    assert free == [True, True, True, True, True, False, False]
+    assert must == [False, True, False, False, False, True, False]
+    for seed in range(30):
+        message = parsed(of("auto").parser("<think>", True), f"hm\n\n{call}", seed)
+        assert (message["reasoning_content"].strip(), message["content"]) == ("hm", None)
+        assert [json.loads(arguments) for _, arguments in calls_of(message)] == [{"text": "abc", "list": [1]}]
+        message = parsed(of("required").parser("<think>", True), f"hm{call}</think>{call}", seed)
+        assert (message["reasoning_content"], len(calls_of(message))) == (f"hm{call}", 1)
+
+
+def test_results_are_in_the_order_of_calls() -> None:
+    """DeepSeek V4's template writes them without ids."""
+    calls = [{"id": i, "type": "function", "function": {"name": "weather", "arguments": "{}"}} for i in "abc"]
+    result = {i: {"role": "tool", "tool_call_id": i, "content": i} for i in "abcd"}
+    user = {"role": "user", "content": "u"}
+    three, one = ({"role": "assistant", "content": "", "tool_calls": given} for given in (calls, calls[2:]))
+    said: list[dict[str, Any]] = [
+        user,
+        three,
+        result["c"],
+        user,
+        result["b"],
+        result["a"],
+        one,
+        result["d"],
+        result["c"],
+    ]
+    for kind, want in (("deepseek-4", "aubcdc"), ("deepseek-3.2", "cubadc")):
+        asked = [m["content"] for m in dialect(kind).messages(said) if m["role"] != "assistant"]
+        assert "".join(asked) == "u" + want
