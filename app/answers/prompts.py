@@ -98,7 +98,7 @@ def _renderer(
         text = template.render(messages, at, tools=tools, add_generation_prompt=prompt, **variables)
         text = text.replace(BREAK.encode("unicode_escape").decode(), BREAK)  # escaped where a container was printed
         thinks = not prompt or variables.get("enable_thinking") is not False
-        return text if thinks else without_thoughts(template.source, text)
+        return text if thinks else without_thoughts(template.forms.written, text)
 
     return render
 

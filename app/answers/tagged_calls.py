@@ -53,7 +53,8 @@ class TaggedArguments(Arguments):
     begin: str  # %s: the key; %t: the kind of the value
     end: str
     sections: bool = False  # strings with <, & or line breaks are CDATA sections
-    kinds: tuple[str, str] = ("", "")  # of a string, and of another value
+    kinds: tuple[tuple[str, str], ...] = ()  # JSON's types -> the kind that the tag tells; "" -> that of other types
+    around_json: tuple[str, str] = ("", "")  # what stands around arguments that are one JSON object
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -61,7 +62,8 @@ class TaggedArguments(Arguments):
 
     def with_json(self, syntax: CallSyntax) -> CallSyntax:
         if syntax.joint is not None or not syntax.trigger.endswith(">"):
-            return replace(syntax, arguments=Arguments())
+            begin, end = self.around_json
+            return replace(syntax, head=syntax.head + begin, tail=end + syntax.tail, arguments=Arguments())
         tail = f"}}\n</{syntax.trigger[1:]}"
         return replace(syntax, head='\n{"name": "%s", "arguments": ', tail=tail, arguments=Arguments())
 
@@ -69,7 +71,7 @@ class TaggedArguments(Arguments):
         properties = properties_of(tool.parameters)
         if properties is None or not all(re.fullmatch(r"[^\"\s<>\[\]{}]+", name) for name in properties):
             return None
-        rules = [head_rule(syntax.head, tool.name)]
+        rules = [head_rule(syntax, tool.name)]
         for name, schema in properties.items():
             rule = self._argument(grammar, name, schema, tool.param)
             if rule is None:
@@ -84,12 +86,25 @@ class TaggedArguments(Arguments):
 
     def _argument(self, grammar: Grammar, name: str, schema: Mapping[str, Any], param: str) -> str | None:
         """The rule of an argument with its tags; None if the value cannot be enforced between tags."""
-        begin, types = self.begin.replace(NAME, name), types_of(schema)
-        if KIND in begin and {"string"} < types and schema.keys() <= NOTES | {"type"}:  # each kind has its own tag
-            options = ({**schema, "type": "string"}, {**schema, "type": sorted(types - {"string"})})
-            return either(str(self._argument(grammar, name, option, param)) for option in options)
-        value = self._value(grammar, schema, param)
-        return None if value is None else f"{literal(begin.replace(KIND, self.kinds[types != {'string'}]))} {value}"
+        begin = self.begin.replace(NAME, name)
+        if KIND not in begin:
+            return _after_begin(begin, self._value(grammar, schema, param))
+        types: dict[str, list[str]] = {}  # by the kind that the tag tells
+        for type in sorted(types_of(schema)):
+            types.setdefault(self.kind(type), []).append(type)
+        if len(types) > 1 and not schema.keys() <= NOTES | {"type"}:
+            return None
+        of_types = ({**schema, "type": some if len(some) > 1 else some[0]} for some in types.values())
+        rules = [
+            _after_begin(begin.replace(KIND, kind), self._value(grammar, given, param))
+            for kind, given in zip(types, of_types, strict=True)
+        ]
+        return None if None in rules else either(filter(None, rules))
+
+    def kind(self, type: str) -> str:
+        """What a tag tells of a value of a type of JSON."""
+        kinds = dict(self.kinds)
+        return kinds.get(type) or kinds.get("", type)
 
     def _value(self, grammar: Grammar, schema: Mapping[str, Any], param: str) -> str | None:
         """The rule of a value and the end tag. None: a string's schema has keywords other than `enum`."""
@@ -113,6 +128,11 @@ class TaggedArguments(Arguments):
         return f"{SECTION[0]}{text}{SECTION[1]}" if needs_section else text
 
 
+def _after_begin(begin: str, value: str | None) -> str | None:
+    """The rule of a begin tag and what follows it."""
+    return None if value is None else f"{literal(begin)} {value}"
+
+
 class TaggedCallParser(CallParser):
     """A parser of content and calls with tagged arguments, whose values become JSON."""
 
@@ -126,11 +146,13 @@ class TaggedCallParser(CallParser):
         self._block_end = re.compile(rf"\s*+{pattern(syntax.closing)}")
         self._key = re.compile(rf"\s*+{head_pattern(arguments.begin)}")
         self._tagged_end = re.compile(rf"\s*+{pattern(syntax.tail)}")
+        self._json_begin = re.compile(rf"\s*+{pattern(arguments.around_json[0])}\s*+(?=\{{)")
+        self._json_end = re.compile(rf"\s*+(?:{pattern(arguments.around_json[1])}\s*+)?{pattern(syntax.tail)}")
         self._on_lines = arguments.begin.endswith("\n")  # line breaks separate a value from its tags
         self._end_tag = arguments.end.rstrip()  # with the line break before it: a string may have the tag alone
         self._value_ends = [self._end_tag, SECTION[0]] if arguments.sections else [self._end_tag]
         self._schemas = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
-        self._text_kind = arguments.kinds[0]
+        self._text_kind = arguments.kind("string") if arguments.kinds else None
         self._properties: Mapping[str, Any] = {}
         self._value = Until([])
         self._is_text = False
@@ -149,7 +171,6 @@ class TaggedCallParser(CallParser):
         rest = self._begin(found, out)
         self._properties = self._schemas.get(found["name"], {})
         self._state = self._between
-        self._emit_arguments("{", out)
         return rest
 
     def _ended(self) -> None:
@@ -163,7 +184,7 @@ class TaggedCallParser(CallParser):
         if self._syntax.joint is None:
             return super()._ending(text, out)
         self._buffer += text
-        found = self._limited_match(self._tagged_end)
+        found = self._limited_match(self._json_end)
         if found is None and len(self._buffer) <= self.MAX_HEAD:
             return ""
         rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
@@ -187,10 +208,12 @@ class TaggedCallParser(CallParser):
         self._buffer += text
         if found := self._limited_match(self._key):
             rest, self._buffer = self._buffer[found.end() :], ""
+            if not self._n_arguments:
+                self._emit_arguments("{", out)
             self._emit_key(found["name"], out)
             schema = self._properties.get(found["name"], {})
             types = types_of(schema) if isinstance(schema, dict) else frozenset()
-            said = bool(self._text_kind) and found["kind"] == self._text_kind
+            said = self._text_kind is not None and found["kind"] == self._text_kind
             self._is_text = types == {"string"} or (said and (not types or "string" in types))
             self._nested = JsonEnd() if types & _NESTED and not self._is_text else None
             self._value, self._raw, self._at_begin = Until(self._value_ends), [], self._on_lines
@@ -198,8 +221,12 @@ class TaggedCallParser(CallParser):
                 self._emit_arguments('"', out)
             self._state = self._in_value
             return rest
+        if not self._n_arguments and (found := self._limited_match(self._json_begin)):
+            rest, self._buffer = self._buffer[found.end() :], ""
+            self._state = self._arguments
+            return rest
         if (found := self._limited_match(self._tagged_end)) or len(self._buffer) > self.MAX_HEAD:
-            self._emit_arguments("}", out)
+            self._emit_arguments("}" if self._n_arguments else "{}", out)
             rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
             self._ended()
             return rest

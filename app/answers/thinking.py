@@ -1,5 +1,11 @@
 """How models mark what they think before they answer, and how that is switched off."""
 
+import re
+
+Tags = tuple[str, str]
+HORIZON = ("<ifm|think>", "</ifm|think>")  # K2 Horizon; the prompt's end may have another pair, by the effort
+SOLAR = ("<|think|>", "<|end|>")
+
 TAGS = (
     ("<think>", "</think>"),
     ("[THINK]", "[/THINK]"),
@@ -8,18 +14,28 @@ TAGS = (
     ("<mm:think>", "</mm:think>"),
     ("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
     ("<|channel>thought\n", "<channel|>"),  # Gemma 4
+    ("<think:opensource>", "</think:opensource>"),  # Hunyuan 3
+    ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),  # Kimi K3
+    HORIZON,
+    SOLAR,
 )
 
 
-def tags_of(source: str) -> tuple[str, str] | None:
-    """The tags of a template's text; None: its model does not mark thoughts."""
-    return next((tags for tags in TAGS if tags[0] in source or tags[1] in source), None)
+def tags_of(written: str) -> Tags | None:
+    """The tags of a template, given its text and what it renders; None: its model does not mark thoughts."""
+    return next((tags for tags in TAGS if tags[0] in written or (tags[1] in written and tags != SOLAR)), None)
 
 
-def without_thoughts(source: str, prompt: str) -> str:
+def tags_at(tags: Tags | None, prompt: str) -> Tags | None:
+    """The tags of the answer to a prompt, of a template's. K2 Horizon's depend on the effort."""
+    found = re.search(r"<(ifm\|think\w+)>\s*\Z", prompt) if tags == HORIZON else None
+    return (f"<{found[1]}>", f"</{found[1]}>") if found else tags
+
+
+def without_thoughts(written: str, prompt: str) -> str:
     """A prompt whose thoughts are over, for a template that opens them whatever it is told (DeepSeek's R1, QwQ).
 
     Where the model opens them, the prompt stays: other models, which never think, have such templates, too.
     """
-    tags, end = tags_of(source), prompt.rstrip()
+    tags, end = tags_at(tags_of(written), prompt), prompt.rstrip()
     return f"{end}\n\n{tags[1]}\n\n" if tags and end.endswith(tags[0].rstrip()) else prompt

@@ -140,6 +140,8 @@ class Forms:
             message["reasoning_content"] = ""
         if message.get("reasoning_content") and "reasoning_content" not in self._source:
             message["thinking"] = message["reasoning_content"]  # as gpt-oss's and LFM2.5's templates name it
+            if "message.reasoning" in self._source:  # Solar Open's
+                message["reasoning"] = message["reasoning_content"]
         if isinstance(message.get("tool_calls"), list) and not self.takes_arguments_as_text:
             message["tool_calls"] = [_with_object_arguments(call) for call in message["tool_calls"]]
         return message

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from app.answers.dialects import Dialect, dialect_of
+from app.answers.dialect import Dialect
+from app.answers.dialects import dialect_of
 from app.openai.requests import chat_request
 from py_engine.text.chat_template import ChatTemplate
 from tests.support.call_kinds import HI, KINDS, LOOP, PARIS, ROME, D, calls_of, dialect, parsed, rules_of, template
 from tests.support.grammar_matcher import run
 
-BLOCKS = ["deepseek-3.2", "deepseek-4"]
+BLOCKS = ["deepseek-3.2", "deepseek-4", "minimax-m2", "hunyuan", "hunyuan-open", "kimi-k3", "k2-horizon"]
 VALUES = {
     "type": "object",
     "properties": {
@@ -29,25 +30,32 @@ def of_values(kind: str, parameters: dict[str, Any], choice: str = "required") -
     return dialect_of(template(kind), chat_request({"messages": HI, "tools": tools, "tool_choice": choice}).tools)
 
 
-def written(kind: str, values: dict[str, str]) -> str:
-    """A call with these texts as values; those of strings have no bracket, digit or constant at their start."""
+def parts_of(kind: str) -> tuple[str, str, str, str]:
+    """Of the kind's first call: up to the first argument, an argument up to its value, the end tag, the rest.
+
+    The rest is that of a block of one call.
+    """
     _, answer, _ = KINDS[kind]
-    at = answer.index("weather")
-    first = answer.index("city")
-    begin = answer.rindex("<", 0, first)
-    if "arg_key" in kind or kind.startswith("hunyuan"):
-        begin = answer.rindex("<arg_key", 0, first)
-    value, end = answer.index("Paris", first), answer.index("<", answer.index('{"x"}', first))
-    after = answer.index(">", end) + 2
-    argument, tail = answer[begin:value], answer[answer.rindex("Rome") + 4 :][after - end :]
+    tag = next(
+        t for t in (f"<{D}parameter", "<parameter", "<arg_key", "<|open|>argument", "<ifm|arg_key") if t in answer
+    )
+    begin, value, rome = answer.index(tag), answer.index("Paris"), answer.index("Rome")
+    second = answer.index(tag, begin + 1)
+    end = answer[answer.index('"x"}') + 4 : second]
+    return answer[:begin], answer[begin:value], end, answer[rome + len("Rome") + len(end) :]
+
+
+def written(kind: str, values: dict[str, str]) -> str:
+    """A call with these texts as values; only other values than strings begin with a bracket, digit or constant."""
+    begin, argument, end, rest = parts_of(kind)
     parts = []
     for key, text in values.items():
         tag = argument.replace("city", key)
-        if text[:1] in tuple("[{0123456789tfn"):
-            tag = tag.replace('string="true"', 'string="false"')
-        parts.append(tag + text + answer[end:after])
-    assert at < begin
-    return answer[:begin] + "".join(parts) + tail
+        types = {"[": "array", "{": "object", "true": "boolean", "null": "null", "12": "number"}
+        if other := next((types[t] for t in types if text.startswith(t)), ""):
+            tag = tag.replace('string="true"', 'string="false"').replace('type="string"', f'type="{other}"')
+        parts.append(tag + text + end)
+    return begin + "".join(parts) + rest
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -79,17 +87,17 @@ def test_a_call_of_a_block_may_have_json(kind: str) -> None:
     """Where the schema says more than its properties, and where a model writes it by itself between other calls."""
     limited = VALUES | {"properties": VALUES["properties"] | {"text": {"type": "string", "maxLength": 3}}}  # type: ignore[operator]
     tagged = written(kind, {"text": "abc", "list": "[1]"})
-    begin, end = tagged[: tagged.index("<", tagged.index("weather"))], tagged[tagged.index("]") + 1 :]
-    end = end[end.index(">") + 2 :]
-    answer = f'{begin}{{"text": "abc", "list": [1]}}{end}'
+    begin, _, _, rest = parts_of(kind)
+    own = ('<|open|>json type="object"<|sep|>', "<|close|>json<|sep|>") if kind == "kimi-k3" else ("", "")
+    answer = f'{begin}{own[0]}{{"text": "abc", "list": [1]}}{own[1]}{rest}'
     texts = [answer, answer.replace("abc", "abcd"), tagged]
     (result,) = run([{"grammar": rules_of(of_values(kind, limited), None), "texts": texts}])
     assert result["texts"] == [True, False, False]
-    call = KINDS[kind][1]
-    head = begin[begin.rindex("<", 0, begin.index("weather")) :]
-    first = call.index(head, call.index(head) + 1)  # the second call, before which the other one is put
-    close = end[: end.index("\n") + 1]
-    mixed = f"{call[:first]}{head}{ROME}{close}{call[first:]}"
+    closing = dialect(kind).syntax.closing
+    head, tail = begin[len(dialect(kind).syntax.trigger) :], rest.removesuffix(closing)
+    first = KINDS[kind][1].removesuffix(rest)  # up to the last value
+    first = first[: first.rindex(tail) + len(tail)]
+    mixed = f"{first}{head}{own[0]}{ROME}{own[1]}{tail}{KINDS[kind][1][len(first) :]}"
     for seed in range(40):
         parser = of_values(kind, VALUES).parser("", True)
         assert calls_of(parsed(parser, answer, seed)) == [("weather", '{"text": "abc", "list": [1]}')]
