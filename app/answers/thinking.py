@@ -1,6 +1,7 @@
 """How models mark what they think before they answer, and how that is switched off."""
 
 import re
+from typing import Any
 
 Tags = tuple[str, str]
 HORIZON = ("<ifm|think>", "</ifm|think>")  # K2 Horizon; the prompt's end may have another pair, by the effort
@@ -39,3 +40,17 @@ def without_thoughts(written: str, prompt: str) -> str:
     """
     tags, end = tags_at(tags_of(written), prompt), prompt.rstrip()
     return f"{end}\n\n{tags[1]}\n\n" if tags and end.endswith(tags[0].rstrip()) else prompt
+
+
+def with_names_of(source: str, variables: dict[str, Any]) -> dict[str, Any]:
+    """A request's variables, and those of its reasoning under the names and with the values that the template knows."""
+    effort, thinks, out = variables.get("reasoning_effort"), variables.get("enable_thinking"), dict(variables)
+    if isinstance(thinks, bool) and "enable_thinking" not in source:  # DeepSeek V3.1, Granite 3.3, Kimi K3; MiniMax M3
+        out = {"thinking": thinks, "thinking_mode": "enabled" if thinks else "disabled", **out}
+    if not isinstance(effort, str):
+        return out
+    known = {"medium": "high"}.get(effort, effort)
+    out = {"reasoning_strength": effort, "thinking_effort": known, **out}  # Muse Glimmer, Kimi K3
+    if "'no_think'" in source:  # Hunyuan 3
+        out["reasoning_effort"] = "no_think" if thinks is False else known
+    return out

@@ -7,6 +7,7 @@ import pytest
 
 from app.answers.dialect import Dialect
 from app.answers.dialects import dialect_of
+from app.answers.thinking import with_names_of
 from app.openai.formats import Format
 from app.openai.tools import Tools
 from py_engine.text.chat_template import ChatTemplate
@@ -171,3 +172,22 @@ def test_muse_s_markup_is_a_call_in_a_message_to_a_tool_only() -> None:
 def test_values_of_muse_are_json_beside_strings() -> None:
     ((_, arguments), _) = calls_of(parsed(dialect("muse").parser("", True), KINDS["muse"][1], 1))
     assert json.loads(arguments) == json.loads(PARIS)
+
+
+def test_reasoning_is_asked_for_as_the_template_names_it() -> None:
+    def known(source: str, **variables: Any) -> dict[str, Any]:
+        names = {"thinking", "thinking_mode", "reasoning_strength", "thinking_effort"}
+        given = with_names_of(source, variables)
+        return {name: given[name] for name in given if name in source or name not in names}
+
+    high = {"reasoning_effort": "high", "enable_thinking": True}
+    assert known("thinking", **high) == {**high, "thinking": True}
+    assert known("thinking enable_thinking", **high) == high
+    assert known("thinking", enable_thinking=False, thinking=True) == {"enable_thinking": False, "thinking": True}
+    assert known("thinking_mode", enable_thinking=False)["thinking_mode"] == "disabled"
+    assert known("thinking_effort", reasoning_effort="medium")["thinking_effort"] == "high"
+    assert known("reasoning_strength", reasoning_effort="low")["reasoning_strength"] == "low"
+    for effort, thinks, want in (("medium", True, "high"), ("low", True, "low"), ("low", False, "no_think")):
+        given = known("reasoning_effort 'no_think'", reasoning_effort=effort, enable_thinking=thinks)
+        assert given["reasoning_effort"] == want
+    assert known("no thoughts") == {}
