@@ -1,5 +1,7 @@
 """How each kind of model writes tool calls, and by which texts of its chat template it is recognised."""
 
+from dataclasses import replace
+
 from app.answers.gemma_calls import GemmaArguments
 from app.answers.python_calls import PythonArguments
 from app.answers.tagged_calls import TaggedArguments
@@ -34,7 +36,7 @@ DEEPSEEK_31 = CallSyntax(
 GRANITE = CallSyntax("granite", "<|tool_call|>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
                      joint=", ", closing="]")  # fmt: skip
 COMMAND = CallSyntax(
-    "command-r", "<|START_ACTION|>", head='{"tool_call_id": "0", "tool_name": "%s", "parameters": ', tail="}",
+    "command-r", "<|START_ACTION|>", head='{"tool_call_id": "%d", "tool_name": "%s", "parameters": ', tail="}",
     opening="[\n    ", joint=",\n    ", closing="\n]<|END_ACTION|>",
     wrappers=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"), wraps=True,
 )  # fmt: skip
@@ -59,6 +61,7 @@ GLM = CallSyntax(
     "glm", "<tool_call>", head="%s\n", tail="</tool_call>", between="\n",
     arguments=TaggedArguments("<arg_key>%s</arg_key>\n<arg_value>", "</arg_value>\n"),
 )  # fmt: skip
+LING = replace(GLM, name="ling", in_thoughts=True)
 GLM_4_7 = CallSyntax(
     "glm-4.7", "<tool_call>", head="%s", tail="</tool_call>", between="",
     arguments=TaggedArguments("<arg_key>%s</arg_key><arg_value>", "</arg_value>"),
@@ -70,7 +73,7 @@ MINICPM = CallSyntax(
 KIMI = CallSyntax(
     "kimi", "<|tool_calls_section_begin|>",
     head="<|tool_call_begin|>functions.%s:%d<|tool_call_argument_begin|>", tail="<|tool_call_end|>", joint="",
-    closing="<|tool_calls_section_end|>", id="functions.%s:%d",
+    closing="<|tool_calls_section_end|>", id="functions.%s:%d", in_thoughts=True,
 )  # fmt: skip
 
 
@@ -165,6 +168,7 @@ SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax | None], ...] = (
     (("<ifm|tool_calls>",), HORIZON),
     (("<|tool_calls|>", "<|tool_call:begin|>"), SOLAR),
     (("<tool_call>", "<function=", "<parameter="), QWEN_XML),
+    (("<role>ASSISTANT</role>", "<arg_key>"), LING),
     (("<tool_call>", "</arg_key><arg_value>"), GLM_4_7),
     (("<tool_call>", "<arg_key>"), GLM),
     (("<tool_call>",), HERMES),

@@ -248,7 +248,8 @@ class Dialect:
         tags = tags_at(self._tags, prompt)
         assert tags is not None
         free, trigger = grammar.add("after", self._free(grammar, block, prompt)), literal(self.syntax.trigger)
-        ends = f"({trigger}, {block}), ({literal(tags[1])}, {free})"
+        calls = grammar.add("called", f"{block} {self._more_blocks(block)}")
+        ends = f"({trigger}, {calls}), ({literal(tags[1])}, {free})"
         return grammar.add("thought", f"TagDispatch({ends}, stop_eos=true, loop_after_dispatch=false)")
 
     def _json_call(self, grammar: Grammar, tool: Tool) -> str:
@@ -281,9 +282,13 @@ class Dialect:
             trigger = f"{content} {trigger}" if self._replies(prompt) else f"({literal(begin)} {content})? {trigger}"
         if self.syntax is FUNCTIONARY and prompt.endswith(">>>"):
             return block
-        if self.syntax.joint is None and self._several:
-            return f"{trigger} {block} ({literal(self.syntax.between)} {trigger} {block})*"
-        return f"{trigger} {block}"
+        return f"{trigger} {block} {self._more_blocks(block)}"
+
+    def _more_blocks(self, block: str) -> str:
+        """Rule of further blocks of calls."""
+        if self.syntax.joint is not None or not self._several:
+            return ""
+        return f"({literal(self.syntax.between)} {literal(self.syntax.trigger)} {block})*"
 
     def _free(self, grammar: Grammar, block: str, prompt: str) -> str:
         """Rule of free text that may end in calls. `block`: the rule after a trigger."""

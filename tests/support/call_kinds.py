@@ -88,7 +88,7 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "granite": ("<|tool_call|>", f'<|tool_call|>[{{"name": "weather", "arguments": {PARIS}}}, '
                 f'{{"name": "weather", "arguments": {ROME}}}]', True),
     "command-r": ("<|START_ACTION|>", '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "weather", '
-                  f'"parameters": {PARIS}}},\n    {{"tool_call_id": "0", "tool_name": "weather", "parameters": {ROME}}}'
+                  f'"parameters": {PARIS}}},\n    {{"tool_call_id": "1", "tool_name": "weather", "parameters": {ROME}}}'
                   "\n]<|END_ACTION|>", True),
     "lfm2": ("<|tool_list_start|>", '<|tool_call_start|>[weather(city="Paris {\\"x\\"}", n=2), weather(city="Rome")]'
              "<|tool_call_end|>", True),
@@ -107,6 +107,9 @@ KINDS: dict[str, tuple[str, str, bool]] = {
         "<seed:tool_call>\n<function=weather>\nARGUMENTS</function>\n</seed:tool_call>",
         "<parameter=KEY>VALUE</parameter>\n", "\n"), True),
     "glm": ("<tool_call> <arg_key>", tagged(
+        "<tool_call>weather\nARGUMENTS</tool_call>",
+        "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n", "\n"), True),
+    "ling": ("<tool_call> <arg_key> <role>ASSISTANT</role>", tagged(
         "<tool_call>weather\nARGUMENTS</tool_call>",
         "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n", "\n"), True),
     "glm-4.7": ("<tool_call> </arg_key><arg_value>", tagged(

@@ -9,7 +9,20 @@ from app.answers.dialect import Dialect
 from app.answers.dialects import dialect_of
 from app.openai.requests import chat_request
 from py_engine.text.chat_template import ChatTemplate
-from tests.support.call_kinds import HI, KINDS, LOOP, PARIS, ROME, D, calls_of, dialect, parsed, rules_of, template
+from tests.support.call_kinds import (
+    HI,
+    KINDS,
+    LOOP,
+    PARIS,
+    ROME,
+    D,
+    calls_of,
+    dialect,
+    parsed,
+    rules_of,
+    template,
+    tools_of,
+)
 from tests.support.grammar_matcher import run
 
 BLOCKS = ["deepseek-3.2", "deepseek-4", "minimax-m2", "hunyuan", "hunyuan-open", "kimi-k3", "k2-horizon"]
@@ -162,6 +175,19 @@ def test_deepseek_s_calls_may_end_a_thought() -> None:
         assert [json.loads(arguments) for _, arguments in calls_of(message)] == [{"text": "abc", "list": [1]}]
         message = parsed(of("required").parser("<think>", True), f"hm{call}</think>{call}", seed)
         assert (message["reasoning_content"], len(calls_of(message))) == (f"hm{call}", 1)
+
+
+@pytest.mark.parametrize("kind", ["kimi", "ling", "deepseek-3.2"])
+def test_calls_of_some_models_may_end_a_thought(kind: str) -> None:
+    signs, call, _ = KINDS[kind]
+    thinks = ChatTemplate(LOOP + "{# <think></think> " + signs + " #}")
+    free, must = (dialect_of(thinks, tools_of(tool_choice=choice)) for choice in ("auto", "required"))
+    texts = [f"hm{call}", f"hm</think>{call}", "hm</think>Hi", f"hm{call.replace('weather', 'cooking', 1)}"]
+    jobs = [{"grammar": rules_of(found, None, "<think>"), "texts": texts} for found in (free, must)]
+    assert [r["texts"] for r in run(jobs)] == [[True, True, True, False], [False, True, False, False]]
+    for seed in range(20):
+        message = parsed(free.parser("<think>", True), f"hm{call}", seed)
+        assert (message["reasoning_content"], message["content"], len(calls_of(message))) == ("hm", None, 2)
 
 
 def test_results_are_in_the_order_of_calls() -> None:
