@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from app.answers.element_calls import MARK, ElementArguments
 from app.answers.gemma_calls import GemmaArguments
 from app.answers.python_calls import PythonArguments
 from app.answers.tagged_calls import TaggedArguments
@@ -94,6 +95,11 @@ MINIMAX_2 = CallSyntax(
     "minimax-m2", "<minimax:tool_call>", opening="\n", head='<invoke name="%s">\n', tail="</invoke>\n", joint="",
     closing="</minimax:tool_call>", arguments=TaggedArguments('<parameter name="%s">', "</parameter>\n"),
 )  # fmt: skip
+MINIMAX_3 = CallSyntax(
+    "minimax-m3", f"{MARK}<tool_call>", opening="\n", head=f'{MARK}<invoke name="%s">', tail=f"{MARK}</invoke>\n",
+    joint="", closing=f"{MARK}</tool_call>", token=MARK,
+    arguments=ElementArguments(f"{MARK}<%s>", f"{MARK}</%s>", nests=True),
+)  # fmt: skip
 
 
 def _hunyuan(name: str, mark: str) -> CallSyntax:
@@ -153,6 +159,7 @@ SYNTAXES: tuple[tuple[tuple[str, ...], CallSyntax | None], ...] = (
     ((_D["begin"],), DEEPSEEK_31),
     (("<|START_ACTION|>",), COMMAND),
     (("<|tool_call|>",), GRANITE),
+    (("]<]minimax[>[", "<invoke name="), MINIMAX_3),
     (("]<]minimax[>[",), None),
     (("<|tool_call>", "call:"), GEMMA),
     (("<|tool_list_start|>",), LFM2),

@@ -20,7 +20,7 @@ from app.answers.call_syntaxes import (
     MISTRAL_IDS,
 )
 from app.answers.parsing import Parser, PlainParser, ReasoningParser
-from app.answers.thinking import TAGS, tags_at
+from app.answers.thinking import MINIMAX_3, TAGS, tags_at
 from app.answers.tool_calls import CallSyntax, head_rule
 from app.answers.tool_results import in_order_of_calls
 from app.constrain import effort
@@ -38,7 +38,7 @@ Made = TypeVar("Made")
 Rules = Callable[[str], GrammarText]  # the prompt -> the grammar of its answer
 
 _TOKEN = re.compile(
-    r"<[|\uff5c][^|\uff5c<>]*[|\uff5c]>|<\|[a-z_]+>|<[a-z_]+\|>|\[[A-Z_/]+\]|</?[A-Za-z_:|]+>|^\uff5c\w+\uff5c$"
+    r"<[|\uff5c][^|\uff5c<>]*[|\uff5c]>|<\|[a-z_]+>|<[a-z_]+\|>|\[[A-Z_/]+\]|</?[A-Za-z_:|]+>|^\uff5c\w+\uff5c$|^\]<\]\w+\[>\[$"
 )
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -234,7 +234,8 @@ class Dialect:
             after = literal(self.syntax.resumed)
         if self._inside(prompt):
             return (f"{thought} {after} ",) * 2
-        return f"({literal(tags[0])} {thought} {after})? ", ""
+        none = f" | {literal(tags[1])}" if tags == MINIMAX_3 else ""
+        return f"({literal(tags[0])} {thought} {after}{none})? ", ""
 
     def _wrapped(self, formed: str, prompt: str) -> str:
         """Rule of content in a form, between the syntax's markers. `formed`: the rule of the form."""

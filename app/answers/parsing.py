@@ -81,11 +81,13 @@ class ReasoningParser:
             head = self._start.lstrip()
             self._blanks.append(self._start[: len(self._start) - len(head)])
             self._start = head
-            if self._open.startswith(head) and head != self._open:
+            if any(tag.startswith(head) and head != tag for tag in (self._open, self._close)):
                 return []
             text, self._start = "".join([*self._blanks, head]), None
             if head.startswith(self._open):
                 self.reasoning, self._strip, text = True, True, head[len(self._open) :]
+            elif head.startswith(self._close):  # no thought, as MiniMax M3 writes it
+                self._strip, text = True, head[len(self._close) :]
         if not self.reasoning:
             return self._answer(text)
         thought, closed, rest = self._until.push(text)

@@ -43,7 +43,7 @@ from py_engine import json_input
 
 SECTION = ("<![CDATA[", "]]>")
 _NESTED = frozenset(["array", "object"])
-_OTHER_TYPES = frozenset(["number", "integer", "boolean", "array", "object", "null"])
+OTHER_TYPES = frozenset(["number", "integer", "boolean", "array", "object", "null"])
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,10 @@ class TaggedArguments(Arguments):
     """Each argument between two tags. Properties are in the schema's order."""
 
     begin: str  # %s: the key; %t: the kind of the value
-    end: str
+    end: str  # may have the key, too
     sections: bool = False  # strings with <, & or line breaks are CDATA sections
     kinds: tuple[tuple[str, str], ...] = ()  # JSON's types -> the kind that the tag tells; "" -> that of other types
+    nests: bool = False  # a value may have elements of its own name
     around_json: tuple[str, str] = ("", "")  # what stands around arguments that are one JSON object
 
     @property
@@ -86,9 +87,9 @@ class TaggedArguments(Arguments):
 
     def _argument(self, grammar: Grammar, name: str, schema: Mapping[str, Any], param: str) -> str | None:
         """The rule of an argument with its tags; None if the value cannot be enforced between tags."""
-        begin = self.begin.replace(NAME, name)
+        begin, end = self.begin.replace(NAME, name), self.end.replace(NAME, name)
         if KIND not in begin:
-            return _after_begin(begin, self._value(grammar, schema, param))
+            return _after_begin(begin, self.value(grammar, schema, param, end))
         types: dict[str, list[str]] = {}  # by the kind that the tag tells
         for type in sorted(types_of(schema)):
             types.setdefault(self.kind(type), []).append(type)
@@ -96,7 +97,7 @@ class TaggedArguments(Arguments):
             return None
         of_types = ({**schema, "type": some if len(some) > 1 else some[0]} for some in types.values())
         rules = [
-            _after_begin(begin.replace(KIND, kind), self._value(grammar, given, param))
+            _after_begin(begin.replace(KIND, kind), self.value(grammar, given, param, end))
             for kind, given in zip(types, of_types, strict=True)
         ]
         return None if None in rules else either(filter(None, rules))
@@ -106,22 +107,24 @@ class TaggedArguments(Arguments):
         kinds = dict(self.kinds)
         return kinds.get(type) or kinds.get("", type)
 
-    def _value(self, grammar: Grammar, schema: Mapping[str, Any], param: str) -> str | None:
+    def value(self, grammar: Grammar, schema: Mapping[str, Any], param: str, end: str) -> str | None:
         """The rule of a value and the end tag. None: a string's schema has keywords other than `enum`."""
-        end = literal(self.end)
-        if types_of(schema) <= _OTHER_TYPES:
-            return f"{schema_rule(grammar, schema, param, ordered=True)} {end}"
-        texts = texts_of(schema)
+        if types_of(schema) <= OTHER_TYPES:
+            return f"{schema_rule(grammar, schema, param, ordered=True)} {literal(end)}"
+        texts, stop = texts_of(schema), end.rstrip()
         if texts is None:
             return None
         if texts:
-            ends = (self.end.rstrip(), SECTION[1]) if self.sections else (self.end.rstrip(),)
+            ends = (stop, SECTION[1]) if self.sections else (stop,)
             ambiguous = any(mark in text for text in texts for mark in ends)
-            return None if ambiguous else f"{either(literal(self._written(text)) for text in texts)} {end}"
+            return None if ambiguous else f"{either(literal(self._written(text)) for text in texts)} {literal(end)}"
         if self.sections:
-            return f"({literal(SECTION[0])} {grammar.add('text', text_until(SECTION[1]))} | [^<&\\n]*) {end}"
-        stop = self.end.rstrip()
-        return f"{grammar.add('text', text_until(stop))} {literal(self.end.removeprefix(stop))}"
+            return f"({literal(SECTION[0])} {grammar.add('text', text_until(SECTION[1]))} | [^<&\\n]*) {literal(end)}"
+        return f"{grammar.add('text', text_until(stop))} {literal(end.removeprefix(stop))}"
+
+    def as_json(self, raw: str, schema: Any) -> str:
+        """A value that is no string, or may be none, as JSON. `schema`: its own, if the tool's is one."""
+        return as_json(raw)
 
     def _written(self, text: str) -> str:
         needs_section = self.sections and any(char in text for char in "<&\n")
@@ -141,16 +144,20 @@ class TaggedCallParser(CallParser):
     ) -> None:
         super().__init__(arguments.with_json(syntax), new_id, tools)
         self._first_heads.append(syntax.opening + syntax.head)
-        self._tagged_head = re.compile(rf"\s*+{pattern(syntax.opening)}\s*+{head_pattern(syntax.head)}(?=\s*+<)")
-        self._next_head = re.compile(rf"\s*+{pattern(syntax.joint or '')}\s*+{head_pattern(syntax.head)}\s*+(?=[<{{])")
+        self._tagged_head = re.compile(rf"\s*+{pattern(syntax.opening)}\s*+{head_pattern(syntax.head)}\s*+(?=[<\]])")
+        self._next_head = re.compile(
+            rf"\s*+{pattern(syntax.joint or '')}\s*+{head_pattern(syntax.head)}\s*+(?=[<{{\]])"
+        )
         self._block_end = re.compile(rf"\s*+{pattern(syntax.closing)}")
         self._key = re.compile(rf"\s*+{head_pattern(arguments.begin)}")
         self._tagged_end = re.compile(rf"\s*+{pattern(syntax.tail)}")
         self._json_begin = re.compile(rf"\s*+{pattern(arguments.around_json[0])}\s*+(?=\{{)")
         self._json_end = re.compile(rf"\s*+(?:{pattern(arguments.around_json[1])}\s*+)?{pattern(syntax.tail)}")
         self._on_lines = arguments.begin.endswith("\n")  # line breaks separate a value from its tags
-        self._end_tag = arguments.end.rstrip()  # with the line break before it: a string may have the tag alone
-        self._value_ends = [self._end_tag, SECTION[0]] if arguments.sections else [self._end_tag]
+        self._form = arguments
+        self._value_ends: list[str] = []  # of the argument that arrives
+        self._inner, self._depth = "", 0  # a begin tag of the same name in its value, and how many are open
+        self._schema: Any = {}
         self._schemas = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
         self._text_kind = arguments.kind("string") if arguments.kinds else None
         self._properties: Mapping[str, Any] = {}
@@ -206,28 +213,34 @@ class TaggedCallParser(CallParser):
     def _between(self, text: str, out: list[Delta]) -> str:
         """Between arguments: the next one, or the end of the call."""
         self._buffer += text
-        if found := self._limited_match(self._key):
+        ended = self._limited_match(self._tagged_end)  # it may look like a begin tag
+        if ended is None and (found := self._limited_match(self._key)):
             rest, self._buffer = self._buffer[found.end() :], ""
             if not self._n_arguments:
                 self._emit_arguments("{", out)
             self._emit_key(found["name"], out)
-            schema = self._properties.get(found["name"], {})
+            self._schema = schema = self._properties.get(found["name"], {})
             types = types_of(schema) if isinstance(schema, dict) else frozenset()
+            end = self._form.end.replace(NAME, found["name"]).rstrip()  # a string may have the tag without line break
+            self._value_ends = [end, SECTION[0]] if self._form.sections else [end]
+            self._inner, self._depth = "", 0
             said = self._text_kind is not None and found["kind"] == self._text_kind
             self._is_text = types == {"string"} or (said and (not types or "string" in types))
             self._nested = JsonEnd() if types & _NESTED and not self._is_text else None
-            self._value, self._raw, self._at_begin = Until(self._value_ends), [], self._on_lines
+            if self._form.nests and not self._is_text:
+                self._inner = self._form.begin.replace(NAME, found["name"])
+            self._value, self._raw, self._at_begin = Until([*self._value_ends, self._inner]), [], self._on_lines
             if self._is_text:
                 self._emit_arguments('"', out)
             self._state = self._in_value
             return rest
-        if not self._n_arguments and (found := self._limited_match(self._json_begin)):
+        if ended is None and not self._n_arguments and (found := self._limited_match(self._json_begin)):
             rest, self._buffer = self._buffer[found.end() :], ""
             self._state = self._arguments
             return rest
-        if (found := self._limited_match(self._tagged_end)) or len(self._buffer) > self.MAX_HEAD:
+        if ended is not None or len(self._buffer) > self.MAX_HEAD:
             self._emit_arguments("}" if self._n_arguments else "{}", out)
-            rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
+            rest, self._buffer = self._buffer[ended.end() if ended else 0 :], ""
             self._ended()
             return rest
         return ""
@@ -260,15 +273,19 @@ class TaggedCallParser(CallParser):
             self._raw.append(before)
         if marker is None:
             return rest
+        if marker == self._inner or self._depth:
+            self._raw.append(marker)
+            self._depth += 1 if marker == self._inner else -1
+            return rest
         if marker in SECTION:
             self._value = Until([SECTION[1]] if marker == SECTION[0] else self._value_ends)
             return rest
-        self._emit_arguments('"' if self._is_text else _as_json("".join(self._raw)), out)
+        self._emit_arguments('"' if self._is_text else self._form.as_json("".join(self._raw), self._schema), out)
         self._state = self._between
         return rest
 
 
-def _as_json(raw: str) -> str:
+def as_json(raw: str) -> str:
     """A value as JSON: numbers, objects and so on as they are; anything else becomes a string, its quotes included."""
     try:
         value = json_input.parse(raw, strict=True)

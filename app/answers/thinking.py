@@ -6,13 +6,14 @@ from typing import Any
 Tags = tuple[str, str]
 HORIZON = ("<ifm|think>", "</ifm|think>")  # K2 Horizon; the prompt's end may have another pair, by the effort
 SOLAR = ("<|think|>", "<|end|>")
+MINIMAX_3 = ("<mm:think>", "</mm:think>")  # an answer without a thought begins with the end tag
 
 TAGS = (
     ("<think>", "</think>"),
     ("[THINK]", "[/THINK]"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<seed:think>", "</seed:think>"),
-    ("<mm:think>", "</mm:think>"),
+    MINIMAX_3,
     ("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
     ("<|channel>thought\n", "<channel|>"),  # Gemma 4
     ("<think:opensource>", "</think:opensource>"),  # Hunyuan 3

@@ -27,6 +27,7 @@ PARIS, ROME = '{"city": "Paris {\\"x\\"}", "n": 2}', '{"city": "Rome"}'
 LOOP = "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}"
 T = "\uff5ctool▁"
 D = "\uff5cDSML\uff5c"
+M = "]<]minimax[>["
 
 
 def tagged(call: str, argument: str, between: str) -> str:
@@ -126,6 +127,9 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "minimax-m2": ('<minimax:tool_call> <invoke name="', "<minimax:tool_call>\n" + tagged(
         '<invoke name="weather">\nARGUMENTS</invoke>\n', '<parameter name="KEY">VALUE</parameter>\n', "")
         + "</minimax:tool_call>", True),
+    "minimax-m3": ('<tool_call> <invoke name=" ' + M, f"{M}<tool_call>\n" + tagged(
+        f'{M}<invoke name="weather">ARGUMENTS{M}</invoke>\n', f"{M}<KEY>VALUE{M}</KEY>", "")
+        + f"{M}</tool_call>", True),
     "hunyuan": ("<tool_sep{}>", hunyuan(""), True),
     "hunyuan-open": ("<tool_sep{}> :opensource", hunyuan(":opensource"), True),
     "solar": ("<|tool_calls|> <|tool_call:begin|>",

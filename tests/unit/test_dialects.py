@@ -241,7 +241,7 @@ def test_real_templates(golden: str, kind: str) -> None:
 
 
 def test_a_template_that_only_looks_like_another_s_gets_tools_as_text() -> None:
-    minimax = dialect_of(ChatTemplate(LOOP + "{# ]<]minimax[>[ <tool_call> #}"), tools_of())
+    minimax = dialect_of(ChatTemplate(LOOP + "{# ]<]minimax[>[ <tool_call> #}"), tools_of())  # a later version's
     assert minimax.template_tools() is None
 
 
