@@ -118,6 +118,20 @@ def test_solar_s_template_gets_thoughts_as_it_names_them() -> None:
     assert template.render(template.prepare(said)) == "Hix[hm]"
 
 
+def test_thoughts_are_a_part_of_content_where_the_template_takes_them_so() -> None:
+    """As Ministral 3's; the texts of other templates are as before."""
+    blocks = (
+        "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}"
+        "{% if p.type == 'thinking' %}[THINK]{{ p.thinking }}[/THINK]{% elif p.type == 'text' %}{{ p.text }}"
+        "{% endif %}{% endfor %}{% endif %}{% endfor %}"
+    )
+    template, other = ChatTemplate(blocks), ChatTemplate(LOOP + "{# 'thinking' #}")
+    for content in ("x", [{"type": "text", "text": "x"}], None):
+        said: list[dict[str, Any]] = [*HI, {"role": "assistant", "content": content, "reasoning_content": "hm"}]
+        assert template.render(template.prepare(said)) == f"Hi[THINK]hm[/THINK]{'x' if content else ''}"
+        assert other.render(other.prepare(said)) == f"Hi{'x' if content else ''}"
+
+
 @pytest.mark.parametrize("effort", ["", "_fast", "_faster"])
 def test_thoughts_of_k2_horizon_have_tags_by_the_effort(effort: str) -> None:
     template = ChatTemplate(LOOP + "{# <ifm|tool_calls> <ifm|think> #}")
