@@ -22,7 +22,7 @@ from app.answers.call_syntaxes import (
 from app.answers.parsing import Parser, PlainParser, ReasoningParser
 from app.answers.thinking import MINIMAX_3, TAGS, tags_at
 from app.answers.tool_calls import CallSyntax, head_rule
-from app.answers.tool_results import in_order_of_calls
+from app.answers.tool_results import in_answers, in_order_of_calls, takes_results_in_answers
 from app.constrain import effort
 from app.constrain.ebnf import Grammar, GrammarText, either, literal, quick_rules, text_until
 from app.constrain.grammar_cache import cached
@@ -87,7 +87,7 @@ class Dialect:
         `broken`: breaks the special tokens in what other programs have written.
         """
         if self._native or not (self._tools.shown or any(m.get("tool_calls") or m["role"] == "tool" for m in messages)):
-            return self._with_calls(messages)
+            return self._with_calls(messages, broken)
         out = [self._as_text(m) for m in messages]
         if self._tools.shown:
             description = GENERIC.format(
@@ -101,13 +101,15 @@ class Dialect:
                 out.insert(0, {"role": "system", "content": content})
         return out
 
-    def _with_calls(self, messages: Messages) -> Messages:
+    def _with_calls(self, messages: Messages, broken: Callable[[str], str]) -> Messages:
         """Write calls into the contents of messages if the template omits them, as LFM2's and Granite 3's do.
 
         DeepSeek V4's template writes results without the ids of their calls.
         """
         if self._native and self.syntax.sorts_results:
             messages = in_order_of_calls(messages)
+        if self._native and takes_results_in_answers(self.template.source):
+            messages = in_answers(messages, broken)
         calling = any(m.get("tool_calls") for m in messages)
         if not calling or not self._native or not self.template.forms.omits_calls:
             return messages

@@ -210,3 +210,40 @@ def test_results_are_in_the_order_of_calls() -> None:
     for kind, want in (("deepseek-4", "aubcdc"), ("deepseek-3.2", "cubadc")):
         asked = [m["content"] for m in dialect(kind).messages(said) if m["role"] != "assistant"]
         assert "".join(asked) == "u" + want
+
+
+def test_results_stand_in_the_answer_where_a_template_has_them_there() -> None:
+    """As Gemma 4's first templates."""
+    calls = [{"id": i, "type": "function", "function": {"name": f"f{i}", "arguments": "{}"}} for i in "ab"]
+    called: dict[str, Any] = {
+        "role": "assistant",
+        "content": "Let me see.",
+        "tool_calls": calls,
+        "reasoning_content": "hm",
+    }
+    results = [
+        {"role": "tool", "tool_call_id": i, "content": c} for i, c in (("a", '{"t": 1}'), ("b", "sunny"), ("c", "x"))
+    ]
+    said = [
+        *HI,
+        called,
+        *results,
+        {"role": "assistant", "content": "So."},
+        *HI,
+        {**called, "tool_calls": calls[1:]},
+        *HI,
+    ]
+    writes = LOOP + "{% for m in messages %}{{ m.tool_calls }}{% endfor %}{# <|tool_call> call: tool_responses"
+    first, second = (dialect_of(ChatTemplate(f"{writes}{s} #}}"), tools_of()) for s in ("", " m.role == 'tool'"))
+    assert second.messages(said) == said
+    responses = [
+        {"name": "fa", "response": {"t": 1}},
+        {"name": "fb", "response": "sunny"},
+        {"name": "c", "response": "x"},
+    ]
+    assert first.messages(said) == [
+        *HI, {**called, "content": "So.", "tool_responses": responses}, *HI,
+        {**called, "tool_calls": calls[1:], "content": "", "tool_responses": []}, *HI]  # fmt: skip
+    escaped = [*HI, called, {"role": "tool", "tool_call_id": "a", "content": '{"\\u003c": ["\\u003c|turn>", 1]}'}]
+    (result,) = first.messages(escaped, lambda text: text.replace("<", "_"))[-1]["tool_responses"]
+    assert result["response"] == {"_": ["_|turn>", 1]}
