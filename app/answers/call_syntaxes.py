@@ -45,7 +45,7 @@ LFM2 = CallSyntax("lfm2", "<|tool_call_start|>", head="%s(", tail=")", opening="
                   closing="]<|tool_call_end|>", arguments=PythonArguments())  # fmt: skip
 GEMMA = CallSyntax("gemma", "<|tool_call>", head="call:%s", tail="<tool_call|>", arguments=GemmaArguments())
 APRIEL = CallSyntax("apriel", "<tool_calls>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
-                    joint=", ", closing="]</tool_calls>")  # fmt: skip
+                    joint=", ", closing="]</tool_calls>", wrappers=("[END FINAL RESPONSE]",), wraps=True)  # fmt: skip
 NEMOTRON_2 = CallSyntax("nemotron-2", "<TOOLCALL>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
                         joint=", ", closing="]</TOOLCALL>")  # fmt: skip
 APERTUS = CallSyntax("apertus", "<|tools_prefix|>", head='{"%s": ', tail="}", opening="[", joint=", ",

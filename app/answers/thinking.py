@@ -18,6 +18,7 @@ TAGS = (
     ("<|channel>thought\n", "<channel|>"),  # Gemma 4
     ("<think:opensource>", "</think:opensource>"),  # Hunyuan 3
     ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),  # Kimi K3
+    ("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]"),  # Apriel
     HORIZON,
     SOLAR,
 )

@@ -205,3 +205,17 @@ def test_reasoning_is_asked_for_as_the_template_names_it() -> None:
         given = known("reasoning_effort 'no_think'", reasoning_effort=effort, enable_thinking=thinks)
         assert given["reasoning_effort"] == want
     assert known("no thoughts") == {}
+
+
+def test_thoughts_of_apriel_stand_between_sentences() -> None:
+    begin, end = "Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]"
+    template = ChatTemplate(LOOP + "{# <tool_calls>[ " + end + " #}")
+    found, call = dialect_of(template, tools_of()), KINDS["apriel"][1]
+    for seed in range(20):
+        for prompt, answer in ((f"<|begin_assistant|>\n{begin}", "hm\n"), ("<|assistant|>\n", f"{begin}hm\n")):
+            message = parsed(found.parser(prompt, True), f"{answer}{end}\nHi.\n[END FINAL RESPONSE]", seed)
+            assert (message["reasoning_content"], (message["content"] or "").strip()) == ("hm\n", "Hi.")
+            message = parsed(found.parser(prompt, True), f"{answer}{end}\n{call}", seed)
+            assert (message["content"], len(calls_of(message))) == (None, 2)
+        without = dialect_of(template, Tools())
+        assert parsed(without.parser("", True), "Hi.[END FINAL RESPONSE]", seed)["content"] == "Hi."
