@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any
 
 from app.answers import media, prompts
-from app.answers.dialects import Dialect, dialect_of
+from app.answers.dialect import Dialect
+from app.answers.dialects import dialect_of
 from app.answers.grammar import Compiled, Load, compiled, expect, rules_of
 from app.answers.hooks import Hooks, Processed
 from app.answers.journal import Journal, Recorded

@@ -41,7 +41,7 @@ class GemmaArguments(Arguments):
         arguments = _object(grammar, tool.parameters, tool.param, nested=False)
         if arguments is None:
             return None
-        return f"{head_rule(syntax.head, tool.name)} {arguments} {literal(syntax.tail)}"
+        return f"{head_rule(syntax, tool.name)} {arguments} {literal(syntax.tail)}"
 
     def parser(
         self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = ""

@@ -44,7 +44,7 @@ class HarmonyParser:
     def _heading(self, text: str, out: list[Delta]) -> str:
         assert self._header is not None
         self._header = head = (self._header + text).lstrip()
-        if not _begins_header(head):
+        if not begins_header(head):
             self._header, self._kind = None, "content"  # a plain answer, without channels
             return head
         before, found, _ = head[: _MAX_HEADER + len(_MESSAGE)].partition(_MESSAGE)
@@ -83,7 +83,7 @@ class HarmonyParser:
         return [{self._kind: text}]
 
 
-def _begins_header(head: str) -> bool:
+def begins_header(head: str) -> bool:
     """Whether a text is a header, or may become one. After <|start|>, it begins with "assistant"."""
     if "assistant".startswith(head):
         return True

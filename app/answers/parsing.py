@@ -61,12 +61,15 @@ class Until:
 
 
 class ReasoningParser:
-    """A parser that separates the reasoning from the answer. `inside`: the prompt itself opened the reasoning."""
+    """A parser that separates the reasoning from the answer. `inside`: the prompt itself opened the reasoning.
 
-    def __init__(self, tags: tuple[str, str], inside: bool, then: Parser) -> None:
+    `call`: what begins a call, if a call also ends the reasoning.
+    """
+
+    def __init__(self, tags: tuple[str, str], inside: bool, then: Parser, call: str = "") -> None:
         self._open, self._close = tags
         self._then = then
-        self._until = Until([self._close])
+        self._until = Until([self._close, call])
         self._start: str | None = None if inside else ""  # the text so far, while it may become the opening tag,
         self._blanks: list[str] = []  # and the whitespace before it, in pieces
         self._strip = inside  # drop whitespace at the start of this part
@@ -78,18 +81,20 @@ class ReasoningParser:
             head = self._start.lstrip()
             self._blanks.append(self._start[: len(self._start) - len(head)])
             self._start = head
-            if self._open.startswith(head) and head != self._open:
+            if any(tag.startswith(head) and head != tag for tag in (self._open, self._close)):
                 return []
             text, self._start = "".join([*self._blanks, head]), None
             if head.startswith(self._open):
                 self.reasoning, self._strip, text = True, True, head[len(self._open) :]
+            elif head.startswith(self._close):  # no thought, as MiniMax M3 writes it
+                self._strip, text = True, head[len(self._close) :]
         if not self.reasoning:
             return self._answer(text)
         thought, closed, rest = self._until.push(text)
         out = self._thought(thought)
         if closed:
             self.reasoning, self._strip = False, True
-            out += self._answer(rest)
+            out += self._answer(rest if closed == self._close else closed + rest)
         return out
 
     def finish(self, *, cut: bool = False) -> list[Delta]:

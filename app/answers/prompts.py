@@ -12,7 +12,7 @@ from typing import Any
 from app.answers import infill, pieces
 from app.answers.media import RequestMedia
 from app.answers.pieces import PromptPieces
-from app.answers.thinking import without_thoughts
+from app.answers.thinking import with_names_of, without_thoughts
 from app.answers.truncation import Messages, estimate, fewest_turns, turns_before, without_oldest_turns
 from app.models.loaded import Loaded
 from app.openai.messages import MARKER, Infill, MixedPrompt, PromptWithMedia
@@ -88,7 +88,8 @@ def _renderer(
     model: Loaded, request: ChatRequest, tools: list[Any] | None, template: ChatTemplate, at: datetime | None = None
 ) -> Callable[..., str]:
     """The template with the request's variables: render(messages, add_generation_prompt=True)."""
-    variables = {name: value for name, value in request.template_variables.items() if name not in _OWN_VARIABLES}
+    variables = with_names_of(template.source, request.template_variables)
+    variables = {name: value for name, value in variables.items() if name not in _OWN_VARIABLES}
     if "documents" in variables:
         variables["documents"] = broken(model, variables["documents"])
     tools = broken(model, tools)  # other programs describe them
@@ -98,7 +99,7 @@ def _renderer(
         text = template.render(messages, at, tools=tools, add_generation_prompt=prompt, **variables)
         text = text.replace(BREAK.encode("unicode_escape").decode(), BREAK)  # escaped where a container was printed
         thinks = not prompt or variables.get("enable_thinking") is not False
-        return text if thinks else without_thoughts(template.source, text)
+        return text if thinks else without_thoughts(template.forms.written, text)
 
     return render
 

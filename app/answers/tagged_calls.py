@@ -1,4 +1,4 @@
-"""Tool calls with each argument between tags of its own: Qwen3-Coder's, Qwen3.5's, GLM's, Seed-OSS's, MiniCPM5's.
+"""Tool calls with each argument between tags of its own, as of Qwen3-Coder, GLM, DeepSeek V3.2 and MiniMax M2.
 
     <tool_call>
     <function=NAME>
@@ -9,8 +9,9 @@
     </tool_call>
 
 A string is written without quotes or escapes, any other value as JSON. MiniCPM5 writes a string that has <, & or line
-breaks as a CDATA section of XML. Some models at times write all arguments as one JSON object: the parser accepts both,
-and the grammar requires JSON where a tool's schema is more than a list of plain properties.
+breaks as a CDATA section of XML. DeepSeek's tags say whether a value is a string. Some models at times write all
+arguments as one JSON object. The parser accepts both; the grammar requires JSON where a tool's schema is more than a
+list of plain properties.
 """
 
 from __future__ import annotations
@@ -22,8 +23,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.answers.parsing import Until
-from app.answers.plain_schemas import properties_of, texts_of, types_of
-from app.answers.tool_calls import Arguments, CallParser, CallSyntax, JsonEnd, head_pattern, head_rule, pattern
+from app.answers.plain_schemas import NOTES, properties_of, texts_of, types_of
+from app.answers.tool_calls import (
+    KIND,
+    NAME,
+    Arguments,
+    CallParser,
+    CallSyntax,
+    JsonEnd,
+    head_pattern,
+    head_rule,
+    pattern,
+)
 from app.constrain.ebnf import Grammar, either, literal, text_until
 from app.constrain.rules import schema_rule
 from app.openai.answers import Delta
@@ -32,24 +43,28 @@ from py_engine import json_input
 
 SECTION = ("<![CDATA[", "]]>")
 _NESTED = frozenset(["array", "object"])
-_OTHER_TYPES = frozenset(["number", "integer", "boolean", "array", "object", "null"])
+OTHER_TYPES = frozenset(["number", "integer", "boolean", "array", "object", "null"])
 
 
 @dataclass(frozen=True)
 class TaggedArguments(Arguments):
     """Each argument between two tags. Properties are in the schema's order."""
 
-    begin: str  # %s: the key
-    end: str
+    begin: str  # %s: the key; %t: the kind of the value
+    end: str  # may have the key, too
     sections: bool = False  # strings with <, & or line breaks are CDATA sections
+    kinds: tuple[tuple[str, str], ...] = ()  # JSON's types -> the kind that the tag tells; "" -> that of other types
+    nests: bool = False  # a value may have elements of its own name
+    around_json: tuple[str, str] = ("", "")  # what stands around arguments that are one JSON object
 
     @property
     def texts(self) -> tuple[str, ...]:
         return self.begin, self.end
 
     def with_json(self, syntax: CallSyntax) -> CallSyntax:
-        if not syntax.trigger.endswith(">"):
-            return replace(syntax, arguments=Arguments())
+        if syntax.joint is not None or not syntax.trigger.endswith(">"):
+            begin, end = self.around_json
+            return replace(syntax, head=syntax.head + begin, tail=end + syntax.tail, arguments=Arguments())
         tail = f"}}\n</{syntax.trigger[1:]}"
         return replace(syntax, head='\n{"name": "%s", "arguments": ', tail=tail, arguments=Arguments())
 
@@ -57,12 +72,11 @@ class TaggedArguments(Arguments):
         properties = properties_of(tool.parameters)
         if properties is None or not all(re.fullmatch(r"[^\"\s<>\[\]{}]+", name) for name in properties):
             return None
-        rules = [head_rule(syntax.head, tool.name)]
+        rules = [head_rule(syntax, tool.name)]
         for name, schema in properties.items():
-            value = self._value(grammar, schema, tool.param)
-            if value is None:
+            rule = self._argument(grammar, name, schema, tool.param)
+            if rule is None:
                 return None
-            rule = f"{literal(self.begin.replace('%s', name))} {value}"
             rules.append(rule if name in tool.parameters.get("required", []) else f"({rule})?")
         return " ".join([*rules, literal(syntax.tail)])
 
@@ -71,26 +85,55 @@ class TaggedArguments(Arguments):
     ) -> CallParser:
         return TaggedCallParser(syntax, self, new_id, tools)
 
-    def _value(self, grammar: Grammar, schema: Mapping[str, Any], param: str) -> str | None:
+    def _argument(self, grammar: Grammar, name: str, schema: Mapping[str, Any], param: str) -> str | None:
+        """The rule of an argument with its tags; None if the value cannot be enforced between tags."""
+        begin, end = self.begin.replace(NAME, name), self.end.replace(NAME, name)
+        if KIND not in begin:
+            return _after_begin(begin, self.value(grammar, schema, param, end))
+        types: dict[str, list[str]] = {}  # by the kind that the tag tells
+        for type in sorted(types_of(schema)):
+            types.setdefault(self.kind(type), []).append(type)
+        if len(types) > 1 and not schema.keys() <= NOTES | {"type"}:
+            return None
+        of_types = ({**schema, "type": some if len(some) > 1 else some[0]} for some in types.values())
+        rules = [
+            _after_begin(begin.replace(KIND, kind), self.value(grammar, given, param, end))
+            for kind, given in zip(types, of_types, strict=True)
+        ]
+        return None if None in rules else either(filter(None, rules))
+
+    def kind(self, type: str) -> str:
+        """What a tag tells of a value of a type of JSON."""
+        kinds = dict(self.kinds)
+        return kinds.get(type) or kinds.get("", type)
+
+    def value(self, grammar: Grammar, schema: Mapping[str, Any], param: str, end: str) -> str | None:
         """The rule of a value and the end tag. None: a string's schema has keywords other than `enum`."""
-        end = literal(self.end)
-        if types_of(schema) <= _OTHER_TYPES:
-            return f"{schema_rule(grammar, schema, param, ordered=True)} {end}"
-        texts = texts_of(schema)
+        if types_of(schema) <= OTHER_TYPES:
+            return f"{schema_rule(grammar, schema, param, ordered=True)} {literal(end)}"
+        texts, stop = texts_of(schema), end.rstrip()
         if texts is None:
             return None
         if texts:
-            ends = (self.end.rstrip(), SECTION[1]) if self.sections else (self.end.rstrip(),)
+            ends = (stop, SECTION[1]) if self.sections else (stop,)
             ambiguous = any(mark in text for text in texts for mark in ends)
-            return None if ambiguous else f"{either(literal(self._written(text)) for text in texts)} {end}"
+            return None if ambiguous else f"{either(literal(self._written(text)) for text in texts)} {literal(end)}"
         if self.sections:
-            return f"({literal(SECTION[0])} {grammar.add('text', text_until(SECTION[1]))} | [^<&\\n]*) {end}"
-        stop = self.end.rstrip()
-        return f"{grammar.add('text', text_until(stop))} {literal(self.end.removeprefix(stop))}"
+            return f"({literal(SECTION[0])} {grammar.add('text', text_until(SECTION[1]))} | [^<&\\n]*) {literal(end)}"
+        return f"{grammar.add('text', text_until(stop))} {literal(end.removeprefix(stop))}"
+
+    def as_json(self, raw: str, schema: Any) -> str:
+        """A value that is no string, or may be none, as JSON. `schema`: its own, if the tool's is one."""
+        return as_json(raw)
 
     def _written(self, text: str) -> str:
         needs_section = self.sections and any(char in text for char in "<&\n")
         return f"{SECTION[0]}{text}{SECTION[1]}" if needs_section else text
+
+
+def _after_begin(begin: str, value: str | None) -> str | None:
+    """The rule of a begin tag and what follows it."""
+    return None if value is None else f"{literal(begin)} {value}"
 
 
 class TaggedCallParser(CallParser):
@@ -100,14 +143,23 @@ class TaggedCallParser(CallParser):
         self, syntax: CallSyntax, arguments: TaggedArguments, new_id: Callable[[], str], tools: Sequence[Tool]
     ) -> None:
         super().__init__(arguments.with_json(syntax), new_id, tools)
-        self._first_heads.append(syntax.head)
-        self._tagged_head = re.compile(rf"\s*+{head_pattern(syntax.head)}(?=\s*+<)")
+        self._first_heads.append(syntax.opening + syntax.head)
+        self._tagged_head = re.compile(rf"\s*+{pattern(syntax.opening)}\s*+{head_pattern(syntax.head)}\s*+(?=[<\]])")
+        self._next_head = re.compile(
+            rf"\s*+{pattern(syntax.joint or '')}\s*+{head_pattern(syntax.head)}\s*+(?=[<{{\]])"
+        )
+        self._block_end = re.compile(rf"\s*+{pattern(syntax.closing)}")
         self._key = re.compile(rf"\s*+{head_pattern(arguments.begin)}")
         self._tagged_end = re.compile(rf"\s*+{pattern(syntax.tail)}")
+        self._json_begin = re.compile(rf"\s*+{pattern(arguments.around_json[0])}\s*+(?=\{{)")
+        self._json_end = re.compile(rf"\s*+(?:{pattern(arguments.around_json[1])}\s*+)?{pattern(syntax.tail)}")
         self._on_lines = arguments.begin.endswith("\n")  # line breaks separate a value from its tags
-        self._end_tag = arguments.end.rstrip()  # with the line break before it: a string may have the tag alone
-        self._value_ends = [self._end_tag, SECTION[0]] if arguments.sections else [self._end_tag]
+        self._form = arguments
+        self._value_ends: list[str] = []  # of the argument that arrives
+        self._inner, self._depth = "", 0  # a begin tag of the same name in its value, and how many are open
+        self._schema: Any = {}
         self._schemas = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
+        self._text_kind = arguments.kind("string") if arguments.kinds else None
         self._properties: Mapping[str, Any] = {}
         self._value = Until([])
         self._is_text = False
@@ -120,30 +172,76 @@ class TaggedCallParser(CallParser):
         found = self._limited_match(self._tagged_head)
         if found is None:
             return super()._naming("", out)
+        return self._begin_tagged(found, out)
+
+    def _begin_tagged(self, found: re.Match[str], out: list[Delta]) -> str:
         rest = self._begin(found, out)
         self._properties = self._schemas.get(found["name"], {})
         self._state = self._between
-        self._emit_arguments("{", out)
         return rest
+
+    def _ended(self) -> None:
+        """A call has ended: another one of its block may follow."""
+        if self._syntax.joint is None:
+            self._state, self._called = self._free, True
+        else:
+            self._state, self._called = self._after, False
+
+    def _ending(self, text: str, out: list[Delta]) -> str:
+        if self._syntax.joint is None:
+            return super()._ending(text, out)
+        self._buffer += text
+        found = self._limited_match(self._json_end)
+        if found is None and len(self._buffer) <= self.MAX_HEAD:
+            return ""
+        rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
+        self._ended()
+        return rest
+
+    def _after(self, text: str, out: list[Delta]) -> str:
+        """After a call of a block: the next one, or the end of the block."""
+        self._buffer += text
+        if found := self._limited_match(self._next_head):
+            begin = self._begin if self._buffer[found.end()] == "{" else self._begin_tagged
+            return begin(found, out)
+        if (found := self._limited_match(self._block_end)) or len(self._buffer) > self.MAX_HEAD:
+            rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
+            self._state, self._called = self._free, True
+            return rest
+        return ""
 
     def _between(self, text: str, out: list[Delta]) -> str:
         """Between arguments: the next one, or the end of the call."""
         self._buffer += text
-        if found := self._limited_match(self._key):
+        ended = self._limited_match(self._tagged_end)  # it may look like a begin tag
+        if ended is None and (found := self._limited_match(self._key)):
             rest, self._buffer = self._buffer[found.end() :], ""
+            if not self._n_arguments:
+                self._emit_arguments("{", out)
             self._emit_key(found["name"], out)
-            schema = self._properties.get(found["name"], {})
+            self._schema = schema = self._properties.get(found["name"], {})
             types = types_of(schema) if isinstance(schema, dict) else frozenset()
-            self._is_text, self._nested = types == {"string"}, JsonEnd() if types & _NESTED else None
-            self._value, self._raw, self._at_begin = Until(self._value_ends), [], self._on_lines
+            end = self._form.end.replace(NAME, found["name"]).rstrip()  # a string may have the tag without line break
+            self._value_ends = [end, SECTION[0]] if self._form.sections else [end]
+            self._inner, self._depth = "", 0
+            said = self._text_kind is not None and found["kind"] == self._text_kind
+            self._is_text = types == {"string"} or (said and (not types or "string" in types))
+            self._nested = JsonEnd() if types & _NESTED and not self._is_text else None
+            if self._form.nests and not self._is_text:
+                self._inner = self._form.begin.replace(NAME, found["name"])
+            self._value, self._raw, self._at_begin = Until([*self._value_ends, self._inner]), [], self._on_lines
             if self._is_text:
                 self._emit_arguments('"', out)
             self._state = self._in_value
             return rest
-        if (found := self._limited_match(self._tagged_end)) or len(self._buffer) > self.MAX_HEAD:
-            self._emit_arguments("}", out)
-            rest, self._buffer = self._buffer[found.end() if found else 0 :], ""
-            self._state, self._called = self._free, True
+        if ended is None and not self._n_arguments and (found := self._limited_match(self._json_begin)):
+            rest, self._buffer = self._buffer[found.end() :], ""
+            self._state = self._arguments
+            return rest
+        if ended is not None or len(self._buffer) > self.MAX_HEAD:
+            self._emit_arguments("}" if self._n_arguments else "{}", out)
+            rest, self._buffer = self._buffer[ended.end() if ended else 0 :], ""
+            self._ended()
             return rest
         return ""
 
@@ -175,15 +273,19 @@ class TaggedCallParser(CallParser):
             self._raw.append(before)
         if marker is None:
             return rest
+        if marker == self._inner or self._depth:
+            self._raw.append(marker)
+            self._depth += 1 if marker == self._inner else -1
+            return rest
         if marker in SECTION:
             self._value = Until([SECTION[1]] if marker == SECTION[0] else self._value_ends)
             return rest
-        self._emit_arguments('"' if self._is_text else _as_json("".join(self._raw)), out)
+        self._emit_arguments('"' if self._is_text else self._form.as_json("".join(self._raw), self._schema), out)
         self._state = self._between
         return rest
 
 
-def _as_json(raw: str) -> str:
+def as_json(raw: str) -> str:
     """A value as JSON: numbers, objects and so on as they are; anything else becomes a string, its quotes included."""
     try:
         value = json_input.parse(raw, strict=True)

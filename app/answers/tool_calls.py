@@ -13,14 +13,15 @@ from app.constrain.ebnf import Grammar, literal
 from app.openai.answers import Delta
 from app.openai.tools import Tool
 
-# In a head: the tool's name; the call's id, which the model chooses; and the call's number.
-NAME, ID, NUMBER = "%s", "%i", "%d"
+# In a head: the tool's name; the call's id, which the model chooses; and the call's number. Before an argument: its
+# name, and the kind of its value.
+NAME, ID, NUMBER, KIND = "%s", "%i", "%d", "%t"
 _PATTERNS = {
     NAME: r"\s*+(?P<name>[^\"\s<>\[\]{}]+)\s*+",
     ID: r"\s*+(?P<id>\w+)\s*+",
     NUMBER: r"\s*+(?P<number>\d+)\s*+",
+    KIND: r"\s*+(?P<kind>\w+)\s*+",
 }
-_RULES = {ID: "[a-zA-Z0-9]{9}", NUMBER: "[0-9]{1,3}"}  # an id as Mistral's models write it
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,21 @@ class CallSyntax:
     at_start: bool = False  # calls appear only at the start of an answer
     alone: bool = False  # an answer has one call
     id: str = ID  # of a call, with NAME and NUMBER: templates name calls by it before their results
+    token: str = ""  # the control token with which calls begin, if that is not the trigger
+    in_thoughts: bool = False  # a call may end a thought
+    sorts_results: bool = False  # results of tools are in the order of their calls
+    ids: str = "[a-zA-Z0-9]{9}"  # rule of an id that the model chooses
     wrappers: tuple[str, ...] = ()  # markers around content; dropped
+    wraps: bool = False  # answers that call nothing have wrappers, too
+    reply: tuple[str, str] = ("", "")  # around content
+    replies_first: bool = False  # content comes before calls, if only an empty one
+    resumed: str = ""  # between two parts of an answer: a thought, content, calls
     arguments: Arguments = Arguments()
+
+    @property
+    def first_token(self) -> str:
+        """The text of the control token with which calls begin."""
+        return self.token or self.trigger
 
 
 def pattern(text: str) -> str:
@@ -84,9 +98,10 @@ def head_pattern(head: str) -> str:
     return "".join(_PATTERNS.get(part) or pattern(part) for part in _parts(head))
 
 
-def head_rule(head: str, name: str) -> str:
+def head_rule(syntax: CallSyntax, name: str) -> str:
     """The rule of the head of a call of the tool `name`."""
-    return " ".join(_RULES.get(part) or literal(part) for part in _parts(head.replace(NAME, name)))
+    rules = {ID: syntax.ids, NUMBER: "[0-9]{1,3}"}
+    return " ".join(rules.get(part) or literal(part) for part in _parts(syntax.head.replace(NAME, name)))
 
 
 def begins_head(text: str, head: str) -> bool:
@@ -113,7 +128,7 @@ def begins_head(text: str, head: str) -> bool:
 
 
 def _parts(head: str) -> list[str]:
-    return [part for part in re.split(f"({NAME}|{ID}|{NUMBER})", head) if part]
+    return [part for part in re.split(f"({NAME}|{ID}|{NUMBER}|{KIND})", head) if part]
 
 
 def _as_text(syntax: CallSyntax, calls: list[Any]) -> str:
@@ -209,7 +224,8 @@ class CallParser:
         if cut and self._begins_call():
             return out
         if self._state == self._free:
-            self._emit_content(self._until.held, out)
+            held = self._until.held
+            self._emit_content("" if held in self._syntax.wrappers else held, out)
         elif self._state == self._start:
             self._emit_content(self._buffer, out)
         elif self._state == self._naming:

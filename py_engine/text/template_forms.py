@@ -75,6 +75,13 @@ class Forms:
         )
 
     @cached_property
+    def takes_thinking_parts(self) -> bool:
+        """Whether the template takes thoughts as a part of an answer's content, as Ministral 3's."""
+        content = [{"type": "thinking", "thinking": FIRST}, *_parts(SECOND)]
+        text = self._rendered([_user(self._text("x")), {"role": "assistant", "content": content}])
+        return FIRST in text and SECOND in text and not PRINTED_PARTS.search(text)
+
+    @cached_property
     def takes_arguments_as_text(self) -> bool:
         """Whether the template accepts arguments of calls as JSON text only. It rejects objects, or prints Python's."""
 
@@ -140,6 +147,10 @@ class Forms:
             message["reasoning_content"] = ""
         if message.get("reasoning_content") and "reasoning_content" not in self._source:
             message["thinking"] = message["reasoning_content"]  # as gpt-oss's and LFM2.5's templates name it
+            if "message.reasoning" in self._source:  # Solar Open's
+                message["reasoning"] = message["reasoning_content"]
+            if role == "assistant" and "'thinking'" in self._source and self.takes_thinking_parts:
+                message["content"] = _with_thought(message["reasoning_content"], message["content"])
         if isinstance(message.get("tool_calls"), list) and not self.takes_arguments_as_text:
             message["tool_calls"] = [_with_object_arguments(call) for call in message["tool_calls"]]
         return message
@@ -167,6 +178,12 @@ def _user(content: Any) -> Message:
 
 def _parts(*texts: str) -> list[Message]:
     return [{"type": "text", "text": text} for text in texts]
+
+
+def _with_thought(thought: Any, content: Any) -> list[Any]:
+    """Content as parts, after a thought."""
+    parts = content if isinstance(content, list) else _parts(content) if content else []
+    return [{"type": "thinking", "thinking": thought}, *parts]
 
 
 def joined(parts: list[Any]) -> str:

@@ -4,7 +4,8 @@ import functools
 import random
 from typing import Any
 
-from app.answers.dialects import Dialect, dialect_of
+from app.answers.dialect import Dialect
+from app.answers.dialects import dialect_of
 from app.answers.parsing import Parser
 from app.openai.answers import Message
 from app.openai.formats import Format
@@ -25,6 +26,8 @@ TOOLS = [
 PARIS, ROME = '{"city": "Paris {\\"x\\"}", "n": 2}', '{"city": "Rome"}'
 LOOP = "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}"
 T = "\uff5ctool▁"
+D = "\uff5cDSML\uff5c"
+M = "]<]minimax[>["
 
 
 def tagged(call: str, argument: str, between: str) -> str:
@@ -34,6 +37,30 @@ def tagged(call: str, argument: str, between: str) -> str:
         for key, value in (("city", 'Paris {"x"}'), ("n", "2"), ("city", "Rome"))
     )
     return call.replace("ARGUMENTS", city + n) + between + call.replace("ARGUMENTS", rome)
+
+
+def dsml(block: str) -> str:
+    """Both calls as DeepSeek V3.2 and V4 write them."""
+    calls = tagged(f'<{D}invoke name="weather">\nARGUMENTS</{D}invoke>\n',
+                   f'<{D}parameter name="KEY" string="true">VALUE</{D}parameter>\n', "")  # fmt: skip
+    return f"<{D}{block}>\n{calls}</{D}{block}>".replace('name="n" string="true"', 'name="n" string="false"')
+
+
+def hunyuan(mark: str) -> str:
+    """Both calls as Hunyuan 3 writes them, with a mark in each tag."""
+    calls = tagged(
+        f"<tool_call{mark}>weather<tool_sep{mark}>\nARGUMENTS</tool_call{mark}>\n",
+        f"<arg_key{mark}>KEY</arg_key{mark}>\n<arg_value{mark}>VALUE</arg_value{mark}>\n", "")  # fmt: skip
+    return f"<tool_calls{mark}>\n{calls}</tool_calls{mark}>"
+
+
+def kimi_3() -> str:
+    """Both calls as Kimi K3 writes them."""
+    calls = tagged(
+        '<|open|>call tool="weather" index="1"<|sep|>ARGUMENTS<|close|>call<|sep|>',
+        '<|open|>argument key="KEY" type="string"<|sep|>VALUE<|close|>argument<|sep|>', "")  # fmt: skip
+    calls = calls.replace('"n" type="string"', '"n" type="number"').replace('index="1"', 'index="3"', 1)
+    return f"<|open|>tools<|sep|>{calls}<|close|>tools<|sep|>"
 
 
 # name -> (what its template's text has, an answer with two calls (one where only one is possible), text before a call?)
@@ -57,10 +84,12 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "deepseek-3.1": (f"<{T}calls▁begin\uff5c>",
                      f"<{T}calls▁begin\uff5c><{T}call▁begin\uff5c>weather<{T}sep\uff5c>{PARIS}<{T}call▁end\uff5c>"
                      f"<{T}call▁begin\uff5c>weather<{T}sep\uff5c>{ROME}<{T}call▁end\uff5c><{T}calls▁end\uff5c>", True),
+    "deepseek-3.2": (f"<{D}function_calls>", dsml("function_calls"), True),
+    "deepseek-4": (f"<{D}tool_calls>", dsml("tool_calls"), True),
     "granite": ("<|tool_call|>", f'<|tool_call|>[{{"name": "weather", "arguments": {PARIS}}}, '
                 f'{{"name": "weather", "arguments": {ROME}}}]', True),
     "command-r": ("<|START_ACTION|>", '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "weather", '
-                  f'"parameters": {PARIS}}},\n    {{"tool_call_id": "0", "tool_name": "weather", "parameters": {ROME}}}'
+                  f'"parameters": {PARIS}}},\n    {{"tool_call_id": "1", "tool_name": "weather", "parameters": {ROME}}}'
                   "\n]<|END_ACTION|>", True),
     "lfm2": ("<|tool_list_start|>", '<|tool_call_start|>[weather(city="Paris {\\"x\\"}", n=2), weather(city="Rome")]'
              "<|tool_call_end|>", True),
@@ -81,6 +110,9 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "glm": ("<tool_call> <arg_key>", tagged(
         "<tool_call>weather\nARGUMENTS</tool_call>",
         "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n", "\n"), True),
+    "ling": ("<tool_call> <arg_key> <role>ASSISTANT</role>", tagged(
+        "<tool_call>weather\nARGUMENTS</tool_call>",
+        "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n", "\n"), True),
     "glm-4.7": ("<tool_call> </arg_key><arg_value>", tagged(
         "<tool_call>weatherARGUMENTS</tool_call>", "<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>", ""), True),
     "minicpm": ('<function name=" <param name=" <![CDATA[', tagged(
@@ -90,9 +122,33 @@ KINDS: dict[str, tuple[str, str, bool]] = {
              f"<|tool_call_end|><|tool_call_begin|>functions.weather:1<|tool_call_argument_begin|>{ROME}"
              "<|tool_call_end|><|tool_calls_section_end|>", True),
     "gigachat": ("<|function_call|>", f'<|function_call|>{{"name": "weather", "arguments": {PARIS}}}', True),
+    "gigachat-3": ("<|message_sep|> <|role_sep|>", "<|message_sep|>\n\nfunction call<|role_sep|>\n"
+                   f'{{"name": "weather", "arguments": {PARIS}}}', True),
+    "minimax-m2": ('<minimax:tool_call> <invoke name="', "<minimax:tool_call>\n" + tagged(
+        '<invoke name="weather">\nARGUMENTS</invoke>\n', '<parameter name="KEY">VALUE</parameter>\n', "")
+        + "</minimax:tool_call>", True),
+    "minimax-m3": ('<tool_call> <invoke name=" ' + M, f"{M}<tool_call>\n" + tagged(
+        f'{M}<invoke name="weather">ARGUMENTS{M}</invoke>\n', f"{M}<KEY>VALUE{M}</KEY>", "")
+        + f"{M}</tool_call>", True),
+    "hunyuan": ("<tool_sep{}>", hunyuan(""), True),
+    "hunyuan-open": ("<tool_sep{}> :opensource", hunyuan(":opensource"), True),
+    "solar": ("<|tool_calls|> <|tool_call:begin|>",
+              f"<|tool_calls|><|tool_call:begin|>a0b3c4d5e6<|tool_call:name|>weather<|tool_call:args|>{PARIS}"
+              f"<|tool_call:end|><|tool_call:begin|>0000000001<|tool_call:name|>weather<|tool_call:args|>{ROME}"
+              "<|tool_call:end|>", True),
+    "kimi-k3": ("<|open|> <|close|> <|end_of_msg|>", kimi_3(), True),
+    "k2-horizon": ("<ifm|tool_calls>", "<ifm|tool_calls>\n" + tagged(
+        "<ifm|tool_call>weather\nARGUMENTS</ifm|tool_call>\n",
+        "<ifm|arg_key>KEY</ifm|arg_key>\n<ifm|arg_value>VALUE</ifm|arg_value>\n", "") + "</ifm|tool_calls>", True),
+    "muse": ("<atem:function_calls> <|eom|>", tagged(
+        ' to=weather<|message|><atem:function_calls>\n<atem:invoke name="weather">\nARGUMENTS</atem:invoke>\n'
+        "</atem:function_calls>", '<atem:parameter name="KEY">VALUE</atem:parameter>\n', "<|eom|><|start|>assistant"),
+        False),
     "harmony": ("<|channel|><|message|>",
                 f"<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{PARIS}", False),
 }  # fmt: skip
+
+MESSAGES = ("harmony", "muse")  # kinds whose answers begin with a header
 
 # Kinds whose values, or arguments, are known only when they have ended: what they give of the call that is cut off.
 WHOLE = {"lfm2": '{"city": ', "gemma": ""}

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from app.answers import tagged_calls
-from app.answers.dialects import Dialect, dialect_of
+from app.answers.dialect import Dialect
+from app.answers.dialects import dialect_of
 from app.constrain.ebnf import literal
 from app.constrain.effort import MAX_EFFORT, begin
 from app.openai.requests import chat_request

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.answers.call_syntaxes import HARMONY, HERMES, LLAMA, SYNTAXES
-from app.answers.dialects import Dialect, Harmony
+from app.answers.call_syntaxes import HARMONY, HERMES, LLAMA, MUSE, SYNTAXES
+from app.answers.dialect import Dialect
 from app.answers.grammar import rules_of
+from app.answers.message_dialects import Harmony, Muse
 from app.answers.thinking import TAGS
 from app.answers.tool_calls import CallSyntax
 from app.constrain.cost import MAX_COST, cost
@@ -47,7 +48,7 @@ def of_chat(
 ) -> GrammarText:
     """The grammar of a chat's answer; if it begins with a thought, it may call tools, else it must."""
     known = tuple(Tool(f"tool_{i}", schema, {}) for i, schema in enumerate(tools))
-    kind = Harmony if syntax is HARMONY else Dialect
+    kind = {HARMONY.name: Harmony, MUSE.name: Muse}.get(syntax.name, Dialect)
     dialect = kind(
         syntax, TAGS[0] if thinks else None, Tools(known, not thinks, True, known), ChatTemplate("tools"), True
     )
@@ -87,7 +88,7 @@ def test_narrowed_masks_are_those_of_the_exact_grammar() -> None:
 def test_calls_of_tools_count_limits_in_every_dialect() -> None:
     syntaxes = [syntax for _, syntax in SYNTAXES if syntax is not None]
     texts = [of_chat(syntax, SCHEMAS["object"], SCHEMAS["names"]) for syntax in syntaxes]
-    for syntax, found in zip(syntaxes, compared(texts, 6), strict=True):
+    for syntax, found in zip(syntaxes, compared(texts, 9), strict=True):
         assert found["differ"] == [], syntax.name
         assert found["narrowed"] > 10, syntax.name
 
