@@ -1,8 +1,9 @@
-"""Videos in chats: replaced by pictures before the request is checked, since only a page can decode them.
+"""Videos in chats and responses: replaced by pictures before the request is checked, since only a page decodes them.
 
 The parts are those of llama.cpp's server, {"type": "input_video", "input_video": {"data" or "url"}}, and of vLLM,
-{"type": "video_url", "video_url": {"url"}}. As in llama.cpp, any model that sees can read a video: as pictures, each
-after its time, such as "[0m2.50s]".
+{"type": "video_url", "video_url": {"url"}}. Responses may also have OpenRouter's {"type": "input_video", "video_url"},
+whose value is the address. As in llama.cpp, any model that sees can read a video: as pictures, each after its time,
+such as "[0m2.50s]".
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from app.openai.media import DATA, MediaPart, at_address, from_base64
 from py_engine.errors import WispError
 
 TYPES = ("input_video", "video_url")
-ROLES = ("user", "tool")  # of messages that may have videos
+ROLES = ("user", "tool")  # of a chat's messages that may have videos
 FPS, NUM_FRAMES = 1.0, 16  # vLLM's names
 MAX_FRAMES = 128  # of a video
 MAX_VIDEOS = 4  # of a request
 
-Place = tuple[int, int]  # a message, and a part of its content
+Place = tuple[str, int, str, int]  # a field of the body, one of its items, a field of that, and one of its parts
 Frame = tuple[float, bytes]  # seconds from the beginning, and a picture's file
 ReadVideo = Callable[[bytes, float, int], Awaitable[list[Frame]]]
 Fetch = Callable[[str], Awaitable[bytes]]
@@ -39,14 +40,15 @@ class _Video:
 
 
 async def with_frames(body: Json, fetch: Fetch, read: ReadVideo) -> Json:
-    """A chat's body with pictures in place of the videos of users and tools. Other malformed parts stay as they are.
+    """A body with pictures in place of the videos of users and tools. Other malformed parts stay as they are.
 
     `read`: (file, pictures a second, most pictures) -> frames; ValueError with the reason where it cannot be read.
     Reading takes seconds, so the fields of all videos are checked before the first is read.
     """
     parts = _parts(body)
     if len(parts) > MAX_VIDEOS:
-        raise wrong_value(f"messages has more than {MAX_VIDEOS} videos, the most that a request may have.", "messages")
+        field = next(iter(parts))[0]
+        raise wrong_value(f"{field} has more than {MAX_VIDEOS} videos, the most that a request may have.", field)
     videos = {place: _checked(part, _path(place, part)) for place, part in parts.items()}
     frames = {place: await _frames(video, fetch, read) for place, video in videos.items()}
     return _replaced(body, frames) if frames else body
@@ -63,31 +65,54 @@ def without_videos(body: Json) -> tuple[Json, str] | None:
 
 def _parts(body: Json) -> dict[Place, dict[str, Json]]:
     """The videos of users and tools."""
-    messages = body.get("messages") if isinstance(body, dict) else None
     return {
-        (i, j): part
-        for i, message in enumerate(messages if isinstance(messages, list) else [])
-        if isinstance(message, dict) and message.get("role") in ROLES and isinstance(message.get("content"), list)
-        for j, part in enumerate(message["content"])
+        (field, i, inner, j): part
+        for field in ("messages", "input")
+        for i, item in enumerate(_list(body, field))
+        if (inner := _field_with_videos(field, item))
+        for j, part in enumerate(_list(item, inner))
         if isinstance(part, dict) and part.get("type") in TYPES
     }
 
 
+def _list(of: Json, field: str) -> list[Json]:
+    value = of.get(field) if isinstance(of, dict) else None
+    return value if isinstance(value, list) else []
+
+
+def _field_with_videos(field: str, item: Json) -> str:
+    """The field of a chat's message, or of a response's item, whose parts may be videos; "" if it has none."""
+    if not isinstance(item, dict):
+        return ""
+    if field == "messages":
+        return "content" if item.get("role") in ROLES else ""
+    if item.get("type") == "function_call_output":
+        return "output"
+    return "content" if item.get("type", "message") == "message" and item.get("role") == "user" else ""
+
+
 def _path(place: Place, part: dict[str, Json]) -> str:
-    return f"messages[{place[0]}].content[{place[1]}].{part['type']}"
+    """The path of what has a video's fields: a field of the part, or the part where the address is beside them."""
+    field, i, inner, j = place
+    return f"{field}[{i}].{inner}[{j}]" + ("" if _is_flat(part) else f".{part['type']}")
+
+
+def _is_flat(part: dict[str, Json]) -> bool:
+    return part["type"] not in part and isinstance(part.get("video_url"), str)
 
 
 def _replaced(body: Body, parts: dict[Place, list[Json]]) -> Body:
     """The body with these parts in place of its videos."""
-    messages = list(body["messages"])
-    for i in {i for i, _ in parts}:
-        content = [parts.get((i, j), [part]) for j, part in enumerate(messages[i]["content"])]
-        messages[i] = {**messages[i], "content": list(chain.from_iterable(content))}
-    return {**body, "messages": messages}
+    for field, i, inner in {place[:3]: None for place in parts}:
+        items = list(body[field])
+        content = [parts.get((field, i, inner, j), [part]) for j, part in enumerate(items[i][inner])]
+        items[i] = {**items[i], inner: list(chain.from_iterable(content))}
+        body = {**body, field: items}
+    return body
 
 
 def _checked(part: dict[str, Json], path: str) -> _Video:
-    given = part.get(part["type"])
+    given = part if _is_flat(part) else part.get(part["type"])
     if not isinstance(given, dict):
         raise wrong_type(path, "an object", given)
     try:
@@ -124,7 +149,7 @@ async def _frames(video: _Video, fetch: Fetch, read: ReadVideo) -> list[Json]:
 
 def _source(given: dict[str, Json], path: str) -> MediaPart:
     """The bytes of a part's file, or its address."""
-    for field in ("data", "url"):
+    for field in ("data", "url", "video_url"):
         value = given.get(field)
         if isinstance(value, str):
             raw = field == "data" and not DATA.match(value)

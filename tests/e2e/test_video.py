@@ -87,6 +87,34 @@ def test_a_chat_about_a_video(page: Page) -> None:
     assert two["usage"]["prompt_tokens_details"]["cached_tokens"] >= one["usage"]["prompt_tokens"] - 2
 
 
+def test_a_response_about_a_video(page: Page) -> None:
+    """It reads what a chat reads; both forms of the part encode the same pictures."""
+    counts, text, encoded = run(
+        page,
+        """const reader = new FileReader();
+        const video_url = await new Promise((done) => {
+          reader.onload = () => done(reader.result);
+          reader.readAsDataURL(video);
+        });
+        const text = "What colour is it?", more = { temperature: 0, max_output_tokens: 4 };
+        const asked = (part) => ({ ...more, input: [{ role: "user", content: [part, { type: "input_text", text }] }] });
+        const part = { type: "input_video", video_url, num_frames: 3 }, counts = [];
+        const before = (await engine.stats()).projector.encoded;
+        const one = await engine.responses.create(asked(part));
+        const input_video = { data: video_url, num_frames: 3 };
+        for (const each of [part, { type: "input_video", input_video }])
+          counts.push((await engine.responses.inputTokens.count(asked(each))).input_tokens);
+        const chat = ask({ type: "input_video", input_video }, { type: "text", text });
+        const same = await engine.chat.completions.create(chat);
+        counts.push(one.usage.input_tokens, same.usage.prompt_tokens);
+        const texts = [one.output[0].content[0].text, same.choices[0].message.content];
+        return [counts, texts, (await engine.stats()).projector.encoded - before];""",
+    )
+    assert len(set(counts)) == 1
+    assert text[0] == text[1]
+    assert encoded <= 3
+
+
 def test_errors_of_videos(page: Page) -> None:
     broken, kind = run(
         page,

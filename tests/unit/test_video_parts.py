@@ -10,6 +10,7 @@ import pytest
 from app.openai.files import MAX_FILE
 from app.openai.media import MediaPart, parts_of
 from app.openai.requests import chat_request
+from app.openai.responses import responses_request
 from app.openai.video import MAX_FRAMES, MAX_VIDEOS, with_frames
 from py_engine.errors import WispError
 from py_engine.media.projector import Projector
@@ -24,7 +25,7 @@ def read(body: Any, frames: Any = FRAMES, asked: Any = None) -> Any:
     """The request, by a reader that finds these frames in b"film", from wherever it comes."""
 
     async def fetch(url: str) -> bytes:
-        assert url == "https://example.org/film.webm"
+        assert url == URL
         return b"film"
 
     async def read_video(data: bytes, fps: float, most: int) -> Any:
@@ -60,6 +61,54 @@ def test_a_video_is_read_as_pictures_with_their_times(part: Any) -> None:
     assert [each.data for each in parts_of(request.messages)] == [b"one", b"two", b"three"]
     assert asked == [(1.0, 16)]
     assert body["messages"][0]["content"][1] == part  # the caller's stays
+
+
+URL = "https://example.org/film.webm"
+
+
+@pytest.mark.parametrize(
+    ("part", "asked"),
+    [
+        (VIDEO, (1.0, 16)),
+        ({"type": "input_video", "video_url": URL}, (1.0, 16)),
+        ({"type": "input_video", "video_url": URL, "fps": 2, "num_frames": 5}, (2.0, 5)),
+        ({"type": "video_url", "video_url": {"url": URL, "fps": 2}}, (2.0, 16)),
+    ],
+)
+def test_a_response_reads_videos(part: Any, asked: Any) -> None:
+    called, call = list[Any](), {"call_id": "c", "name": "see", "arguments": "{}", "type": "function_call"}
+    said = {"role": "user", "content": [{"type": "input_text", "text": "What moves?"}, part]}
+    result = {"type": "function_call_output", "call_id": "c", "output": [part]}
+    request: Any = responses_request(read({"input": [said, call, result]}, asked=called)).request
+    frames = ["[0m0.50s]", None, "[1m0.00s]", None, "[1m1.25s]", None]
+    texts = [[part.get("text") for part in message["content"] or ()] for message in request.messages]
+    assert texts == [["What moves?", *frames], [], frames]
+    assert [each.data for each in parts_of(request.messages)] == [b"one", b"two", b"three"] * 2
+    assert called == [asked] * 2
+
+
+@pytest.mark.parametrize(
+    ("part", "code", "param"),
+    [
+        ({"type": "input_video", "video_url": "file:///film"}, "invalid_value", ".video_url"),
+        ({"type": "input_video", "video_url": URL, "fps": 0}, "invalid_value", ".fps"),
+        ({"type": "input_video", "video_url": 5}, "invalid_type", ".input_video"),
+        ({"type": "video_url", "video_url": {}}, "invalid_value", ".video_url"),
+    ],
+)
+def test_malformed_videos_of_responses_are_named(part: Any, code: str, param: str) -> None:
+    with pytest.raises(WispError) as caught:
+        read({"input": [{"role": "user", "content": [part]}]})
+    assert (caught.value.code, caught.value.param) == (code, f"input[0].content[0]{param}")
+
+
+@pytest.mark.parametrize("item", [{"role": "assistant", "content": [VIDEO]}, {"role": "system", "content": [VIDEO]}])
+def test_only_users_and_functions_of_responses_send_videos(item: Any) -> None:
+    body = {"input": [item, {"role": "user", "content": "Hi"}]}
+    assert read(body) == body
+    with pytest.raises(WispError, match="a video") as caught:
+        responses_request(body)
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "input[0].content[0]")
 
 
 def test_how_many_pictures_are_taken() -> None:
@@ -105,6 +154,9 @@ def test_how_many_videos_a_request_may_have() -> None:
     with pytest.raises(WispError, match="videos") as caught:
         read({"messages": [*chat(*[VIDEO] * MAX_VIDEOS)["messages"], *chat(VIDEO)["messages"]]})
     assert (caught.value.code, caught.value.param) == ("invalid_value", "messages")
+    with pytest.raises(WispError, match="videos") as caught:
+        read({"input": [{"role": "user", "content": [VIDEO] * (MAX_VIDEOS + 1)}]})
+    assert (caught.value.code, caught.value.param) == ("invalid_value", "input")
 
 
 def test_a_video_that_cannot_be_read_is_an_error() -> None:
@@ -122,7 +174,13 @@ def test_only_users_and_tools_send_videos(role: str) -> None:
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "messages[0].content[0]")
 
 
-@pytest.mark.parametrize("body", [None, [], {}, {"messages": 1}, {"messages": [1, {"content": 1}, {"content": [1]}]}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(None, [], {}, {"messages": 1}, {"messages": [1, {"content": 1}, {"content": [1]}]}),
+        *({"input": "a"}, {"input": [1, {"content": 1}, {"role": "user", "content": [1]}, {"type": [], "role": []}]}),
+    ],
+)
 def test_other_malformed_fields_stay(body: Any) -> None:
     assert read(body) == body
 
@@ -153,6 +211,24 @@ async def test_a_request_that_is_refused_reads_no_video(
     model = page.worker._models.loaded["mini"]
     model.projector = None if projector is None else Mock(projector=projector)
     error = (await page.call(kind, request=chat(VIDEO) | more))["error"]
+    assert (error["code"], error["param"]) == (code, param)
+
+
+@pytest.mark.parametrize("kind", ["responses", "responses.inputTokens.count"])
+@pytest.mark.parametrize(
+    ("more", "code", "param"),
+    [
+        ({}, "no_projector", "input[0].content[0].input_video"),
+        ({"temperature": "x"}, "invalid_type", "temperature"),
+    ],
+)
+async def test_a_response_that_is_refused_reads_no_video(
+    kind: str, more: dict[str, Any], code: str, param: str
+) -> None:
+    page = Page()
+    await page.call("load")
+    request = {"input": [{"role": "user", "content": [VIDEO]}]}
+    error = (await page.call(kind, request=request | more))["error"]
     assert (error["code"], error["param"]) == (code, param)
 
 
