@@ -16,6 +16,8 @@ from app.openai.fields import Body, Json, integer, number, wrong_type, wrong_val
 from app.openai.files import MAX_FILE
 from app.openai.media import DATA, MediaPart, at_address, from_base64
 from py_engine.errors import WispError
+from py_engine.media.encoders import Vision
+from py_engine.media.videos import Frame, pictures_of
 
 TYPES = ("input_video", "video_url")
 ROLES = ("user", "tool")  # of a chat's messages that may have videos
@@ -24,7 +26,6 @@ MAX_FRAMES = 128  # of a video
 MAX_VIDEOS = 4  # of a request
 
 Place = tuple[str, int, str, int]  # a field of the body, one of its items, a field of that, and one of its parts
-Frame = tuple[float, bytes]  # seconds from the beginning, and a picture's file
 ReadVideo = Callable[[bytes, float, int], Awaitable[list[Frame]]]
 Fetch = Callable[[str], Awaitable[bytes]]
 
@@ -39,10 +40,11 @@ class _Video:
     most: int
 
 
-async def with_frames(body: Json, fetch: Fetch, read: ReadVideo) -> Json:
+async def with_frames(body: Json, fetch: Fetch, read: ReadVideo, vision: Vision) -> Json:
     """A body with pictures in place of the videos of users and tools. Other malformed parts stay as they are.
 
     `read`: (file, pictures a second, most pictures) -> frames; ValueError with the reason where it cannot be read.
+    `vision`: what encodes the pictures; it may read two frames as one.
     Reading takes seconds, so the fields of all videos are checked before the first is read.
     """
     parts = _parts(body)
@@ -50,7 +52,7 @@ async def with_frames(body: Json, fetch: Fetch, read: ReadVideo) -> Json:
         field = next(iter(parts))[0]
         raise wrong_value(f"{field} has more than {MAX_VIDEOS} videos, the most that a request may have.", field)
     videos = {place: _checked(part, _path(place, part)) for place, part in parts.items()}
-    frames = {place: await _frames(video, fetch, read) for place, video in videos.items()}
+    frames = {place: await _frames(video, fetch, read, vision) for place, video in videos.items()}
     return _replaced(body, frames) if frames else body
 
 
@@ -131,7 +133,7 @@ def _check_size(data: bytes, path: str) -> None:
         raise WispError(message, "media_too_large", param=path)
 
 
-async def _frames(video: _Video, fetch: Fetch, read: ReadVideo) -> list[Json]:
+async def _frames(video: _Video, fetch: Fetch, read: ReadVideo, vision: Vision) -> list[Json]:
     """The parts that replace a video: for each picture, a text with its time, then the picture."""
     path, data = video.path, video.source.data or await fetch(video.source.address)
     _check_size(data, path)
@@ -139,11 +141,17 @@ async def _frames(video: _Video, fetch: Fetch, read: ReadVideo) -> list[Json]:
         frames = await read(data, video.fps, video.most)
     except ValueError as error:
         raise WispError(f"{path} is a video that cannot be used: {error}.", "bad_media", param=path) from None
+    try:
+        pictures = pictures_of(vision, frames)
+    except WispError as error:
+        raise error.reworded(error.message, path) from None
     parts: list[Json] = []
-    for seconds, picture in frames:
+    for picture in pictures:
+        seconds = sum(at for at, _ in picture) / len(picture)
         minutes, hundredths = divmod(round(100 * seconds), 6000)
         parts.append({"type": "text", "text": f"[{minutes}m{hundredths / 100:.2f}s]"})
-        parts.append({"type": "image_url", "image_url": MediaPart(path, data=picture)})
+        first, *second = (data for _, data in picture)
+        parts.append({"type": "image_url", "image_url": MediaPart(path, first, second=b"".join(second))})
     return parts
 
 

@@ -115,6 +115,28 @@ def test_a_response_about_a_video(page: Page) -> None:
     assert encoded <= 3
 
 
+def test_two_frames_are_a_picture_for_a_model_that_reads_pairs(page: Page) -> None:
+    """Twice the frames take the same tokens. A second question encodes nothing."""
+    counts, encoded, cached = run(
+        page,
+        """const url = URL.createObjectURL(video), from = "/repo/tests/golden/vision/qwen3vl";
+        const files = { model: `${from}.gguf`, projector: `${from}.mmproj.gguf` };
+        const { model } = await engine.load({ ...files, backend: "cpu" });
+        const asked = (num_frames) => ({ model,
+          ...ask({ type: "video_url", video_url: { url, num_frames, fps: 9 } }, { type: "text", text: "Why?" }) });
+        const counts = [];
+        for (const n of [1, 2, 3, 4]) counts.push((await engine.countTokens(asked(n))).tokens);
+        const encoded = async () => (await engine.stats(model)).projector.encoded;
+        const one = await engine.chat.completions.create(asked(4)), first = await encoded();
+        const two = await engine.chat.completions.create(asked(4)), second = await encoded();
+        await engine.unload(model);
+        return [counts, [first, second], two.usage.prompt_tokens_details.cached_tokens];""",
+    )
+    assert counts[0] == counts[1] < counts[2] == counts[3]
+    assert encoded == [2, 2]
+    assert cached > 0
+
+
 def test_errors_of_videos(page: Page) -> None:
     broken, kind = run(
         page,

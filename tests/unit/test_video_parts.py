@@ -14,6 +14,7 @@ from app.openai.responses import responses_request
 from app.openai.video import MAX_FRAMES, MAX_VIDEOS, with_frames
 from py_engine.errors import WispError
 from py_engine.media.projector import Projector
+from tests.support.media import MEDIA, golden
 from tests.support.worker_page import Page
 
 DATA = base64.b64encode(b"film").decode()
@@ -21,8 +22,8 @@ VIDEO = {"type": "input_video", "input_video": {"data": DATA}}
 FRAMES = [(0.5, b"one"), (59.996, b"two"), (61.25, b"three")]
 
 
-def read(body: Any, frames: Any = FRAMES, asked: Any = None) -> Any:
-    """The request, by a reader that finds these frames in b"film", from wherever it comes."""
+def read(body: Any, frames: Any = FRAMES, asked: Any = None, model: str = "gemma3") -> Any:
+    """The request, by a reader that finds these frames in b"film", from wherever it comes. `model`: a golden."""
 
     async def fetch(url: str) -> bytes:
         assert url == URL
@@ -36,7 +37,7 @@ def read(body: Any, frames: Any = FRAMES, asked: Any = None) -> Any:
             raise frames
         return frames
 
-    return asyncio.run(with_frames(body, fetch, read_video))
+    return asyncio.run(with_frames(body, fetch, read_video, golden(model).projector.need_vision()))
 
 
 def chat(*parts: Any, role: str = "user") -> dict[str, Any]:
@@ -109,6 +110,24 @@ def test_only_users_and_functions_of_responses_send_videos(item: Any) -> None:
     with pytest.raises(WispError, match="a video") as caught:
         responses_request(body)
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "input[0].content[0]")
+
+
+def test_two_frames_of_equal_size_are_a_picture_for_models_that_read_pairs() -> None:
+    """Its time is between theirs. A frame of another size, or the last one, is a picture."""
+    square, wide = ((MEDIA / name).read_bytes() for name in ("square.png", "wide.png"))
+    frames = [(0.5, square), (1.5, square), (2.5, wide), (3.5, square), (4.5, square), (5.5, wide)]
+    body = read(chat(VIDEO), frames, model="qwen2vl")
+    given = [(part.data, part.second) for part in parts_of(body["messages"])]
+    assert given == [(square, square), (wide, b""), (square, square), (wide, b"")]
+    texts = [part["text"] for part in body["messages"][0]["content"] if part["type"] == "text"]
+    assert texts == ["[0m1.00s]", "[0m2.50s]", "[0m4.00s]", "[0m5.50s]"]
+    assert [part.second for part in parts_of(read(chat(VIDEO), frames)["messages"])] == [b""] * 6
+
+
+def test_a_frame_that_is_no_picture_is_an_error() -> None:
+    with pytest.raises(WispError) as caught:
+        read(chat(VIDEO), model="qwen2vl")
+    assert (caught.value.code, caught.value.param) == ("bad_media", "messages[0].content[0].input_video")
 
 
 def test_how_many_pictures_are_taken() -> None:
