@@ -1,4 +1,4 @@
-"""Frames of videos as pictures: which two of them a projector reads as one."""
+"""Frames of videos as pictures: which two of them a projector reads as one, and how prompts state their times."""
 
 from __future__ import annotations
 
@@ -8,6 +8,29 @@ from py_engine.media.encoders import Vision
 from py_engine.media.formats import format_of
 
 Frame = tuple[float, bytes]  # seconds from the beginning, and a picture's file
+
+# What the processors of these types put before a picture, as transformers has them: Qwen3-VL, MiniMax-M3, SmolVLM2.
+_TIMES = {
+    "qwen3vl_merger": "<{seconds:.1f} seconds>",
+    "minimax_m3": "]<]{seconds:.1f} seconds[>[",
+    "idefics3": "\nFrame from {minutes:02d}:{rest:02d}:",
+}
+_OTHERS = "[{minutes}m{exact:.2f}s]"  # llama.cpp's
+
+
+def time_text(kind: str, seconds: float, *, first: bool) -> str:
+    """What stands before a picture that is `seconds` from the beginning. `first`: of the video's pictures.
+
+    `kind`: the projector's type. Times of a pair of frames are the mean of both.
+    """
+    if kind in ("gemma4v", "gemma4uv"):
+        minutes, rest = divmod(int(seconds), 60)
+        return f"{'' if first else ' '}{minutes:02d}:{rest:02d} "
+    if kind in _TIMES:
+        minutes, rest = divmod(int(seconds), 60)
+        return _TIMES[kind].format(seconds=seconds, minutes=minutes, rest=rest)
+    minutes, hundredths = divmod(round(100 * seconds), 6000)
+    return _OTHERS.format(minutes=minutes, exact=hundredths / 100)
 
 
 def pictures_of(vision: Vision, frames: Sequence[Frame]) -> list[tuple[Frame, ...]]:

@@ -11,7 +11,8 @@ from app.openai.files import MAX_FILE
 from app.openai.media import MediaPart, parts_of
 from app.openai.requests import chat_request
 from app.openai.responses import responses_request
-from app.openai.video import MAX_FRAMES, MAX_VIDEOS, with_frames
+from app.openai.video import MAX_VIDEOS, with_frames
+from app.openai.video_fields import MAX_FRAMES
 from py_engine.errors import WispError
 from py_engine.media.projector import Projector
 from tests.support.media import MEDIA, golden
@@ -122,6 +123,67 @@ def test_two_frames_of_equal_size_are_a_picture_for_models_that_read_pairs() -> 
     texts = [part["text"] for part in body["messages"][0]["content"] if part["type"] == "text"]
     assert texts == ["[0m1.00s]", "[0m2.50s]", "[0m4.00s]", "[0m5.50s]"]
     assert [part.second for part in parts_of(read(chat(VIDEO), frames)["messages"])] == [b""] * 6
+
+
+@pytest.mark.parametrize(
+    ("model", "texts"),
+    [
+        ("gemma3", ["[0m0.50s]", "[1m0.00s]", "[1m1.25s]"]),
+        ("gemma4", ["00:00 ", " 00:59 ", " 01:01 "]),
+        ("idefics3", ["\nFrame from 00:00:", "\nFrame from 00:59:", "\nFrame from 01:01:"]),
+        ("minimax_m3", ["]<]0.5 seconds[>[", "]<]60.0 seconds[>[", "]<]61.2 seconds[>["]),
+    ],
+)
+def test_times_are_written_as_the_models_family_reads_them(model: str, texts: list[str]) -> None:
+    content = read(chat(VIDEO), model=model)["messages"][0]["content"]
+    assert [part.get("text") for part in content] == [text for time in texts for text in (time, None)]
+
+
+def test_qwen3_vl_reads_the_mean_time_of_a_pair() -> None:
+    square = (MEDIA / "square.png").read_bytes()
+    frames = [(seconds, square) for seconds in (0.5, 1.5, 62.0)]
+    content = read(chat(VIDEO), frames, model="qwen3vl")["messages"][0]["content"]
+    assert [part["text"] for part in content if part["type"] == "text"] == ["<1.0 seconds>", "<62.0 seconds>"]
+
+
+def frames_of(*frames: Any) -> dict[str, Any]:
+    return {"type": "input_video", "input_video": {"frames": list(frames)}}
+
+
+def test_frames_may_take_the_place_of_a_file() -> None:
+    """Nothing is decoded, so there may be any number of such videos."""
+    square = (MEDIA / "square.png").read_bytes()
+    data = base64.b64encode(square).decode()
+    frames = {"seconds": 1, "data": data}, {"seconds": 2.5, "url": f"data:image/png;base64,{data}"}
+    asked = list[Any]()
+    body = read(chat(*[frames_of(*frames)] * (MAX_VIDEOS + 1), VIDEO), asked=asked)
+    content = body["messages"][0]["content"]
+    assert [part.get("text") for part in content[:4]] == ["[0m1.00s]", None, "[0m2.50s]", None]
+    assert [part.data for part in parts_of(body["messages"])] == [square] * 10 + [data for _, data in FRAMES]
+    assert asked == [(1.0, 16)]
+
+
+@pytest.mark.parametrize(
+    ("frames", "code", "param"),
+    [
+        ("x", "invalid_type", ""),
+        ([], "invalid_type", ""),
+        ([{"seconds": 0, "data": DATA}] * (MAX_FRAMES + 1), "invalid_value", ""),
+        (["x"], "invalid_type", "[0]"),
+        ([{"data": DATA}], "invalid_type", "[0].seconds"),
+        ([{"seconds": "1", "data": DATA}], "invalid_type", "[0].seconds"),
+        ([{"seconds": float("nan"), "data": DATA}], "invalid_value", "[0].seconds"),
+        ([{"seconds": -1, "data": DATA}], "invalid_value", "[0].seconds"),
+        ([{"seconds": 1}], "invalid_value", "[0]"),
+        ([{"seconds": 1, "url": "file:///a"}], "invalid_value", "[0].url"),
+        ([{"seconds": 1, "data": DATA}], "bad_media", "[0].data"),  # no picture
+        ([{"seconds": 1, "data": base64.b64encode(b"RIFF0000WAVE").decode()}], "bad_media", "[0].data"),
+    ],
+)
+def test_malformed_frames_are_named(frames: Any, code: str, param: str) -> None:
+    with pytest.raises(WispError) as caught:
+        read(chat({"type": "input_video", "input_video": {"frames": frames}}))
+    assert (caught.value.code, caught.value.param) == (code, f"messages[0].content[0].input_video.frames{param}")
 
 
 def test_a_frame_that_is_no_picture_is_an_error() -> None:
