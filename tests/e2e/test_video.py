@@ -1,19 +1,15 @@
-"""Videos: the pictures that a page takes from them, in requests and as attachments."""
+"""Videos: the pictures that a page takes from them, in requests. Those of the page's chats: test_page_video.py."""
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page
 
-from tests.support.attachments import attached, clear
-from tests.support.browser import new_profile, watch
-from tests.support.chat_page import open_page, wait_ready
-from tools.goldens import GOLDEN
+from tests.support.browser import new_profile
 from tools.serve import Server
 
-VIDEO = GOLDEN / "video" / "colours.webm"  # a second each of red, blue and green (tests/golden/make/video.py)
+# The video has a second each of red, blue and green (tests/golden/make/video.py).
 SET_UP = """async () => {
   const { Wisp } = await import("/wisp.js");
   const video = await (await fetch("/repo/tests/golden/video/colours.webm")).blob();
@@ -147,18 +143,3 @@ def test_errors_of_videos(page: Page) -> None:
     assert (broken["code"], broken["param"]) == ("bad_media", "messages[0].content[0].input_video")
     assert "video that cannot be used" in broken["message"]
     assert kind["code"] == "invalid_type"
-
-
-def test_an_attached_video_becomes_pictures(chromium: Callable[[str | None], Browser], server: Server) -> None:
-    context = new_profile(chromium(None), service_worker=False)
-    page = open_page(context, server.url)
-    errors = watch(page)
-    page.set_input_files("#attach-input", VIDEO)
-    page.get_by_role("button", name="Use Wisp Mini Sees").click()
-    wait_ready(page)
-    expect(attached(page)).to_have_count(3)
-    for i in range(3):
-        expect(attached(page).nth(i).locator("img")).to_have_attribute("alt", re.compile(r"^colours\.webm 0:0\d$"))
-    clear(page)
-    assert not errors
-    context.close()
