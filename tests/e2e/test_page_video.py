@@ -2,14 +2,15 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.support.attachments import attached, clear
-from tests.support.browser import watch
+from tests.support.browser import new_profile, watch
 from tests.support.chat_page import ask, open_page, wait_ready
 from tools.goldens import GOLDEN
 from tools.serve import Server
@@ -19,6 +20,12 @@ CAPTION = re.compile(r"^colours\.webm · 0:03 · 3 pictures · \d+ tokens$")
 ENCODED = """async () => {
     const { Wisp } = await import("/wisp.js");
     return (await (await Wisp.create()).stats()).projector.encoded;
+}"""
+# Waits until the browser has four blocks of the chat.
+WRITTEN = """async () => {
+    const { Wisp } = await import("/wisp.js");
+    const engine = await Wisp.create();
+    while ((await engine.stats()).prefixes.written_tokens < 256) await new Promise((done) => setTimeout(done, 50));
 }"""
 # The tokens that the video adds to a question, by a request of its own.
 COST = """async (name) => {
@@ -109,6 +116,27 @@ def test_a_chat_about_a_video_encodes_it_once(talk: Page, tmp_path: Path) -> Non
     check_film(talk)
     ask(talk, "Is it green?")
     assert talk.evaluate(ENCODED) == encoded
+
+
+def test_a_new_engine_reads_what_was_computed_for_a_video(
+    chromium: Callable[[str | None], Browser], server: Server
+) -> None:
+    """After a reload nothing is encoded: the prompt cache has the blocks of the chat that have the video."""
+    context = new_profile(chromium(None), service_worker=False)
+    page = open_page(context, server.url)
+    page.set_input_files("#attach-input", VIDEO)
+    page.get_by_role("button", name="Use Wisp Mini Sees").click()
+    expect(page.locator("#model-name")).to_have_text("Wisp Mini Sees")
+    wait_ready(page)
+    expect(attached(page).locator("small")).to_contain_text("tokens")
+    ask(page, "What colour is it?")
+    ask(page, "And now?")
+    page.evaluate(WRITTEN)
+    page.reload()
+    wait_ready(page)
+    ask(page, "Is it red?")
+    assert page.evaluate(ENCODED) == 0
+    context.close()
 
 
 def exported(page: Page) -> dict[str, Any]:
