@@ -36,7 +36,7 @@ async def with_frames(body: Json, fetch: Fetch, read: ReadVideo, vision: Vision)
     if len(files) > MAX_VIDEOS:
         field = files[0][0]
         raise wrong_value(f"{field} has more than {MAX_VIDEOS} videos, the most that a request may have.", field)
-    frames = {place: _parts_of(video.path, await video.read(fetch, read), vision) for place, video in videos.items()}
+    frames = {place: _parts_of(video.path, *await video.read(fetch, read), vision) for place, video in videos.items()}
     return _replaced(body, frames) if frames else body
 
 
@@ -101,8 +101,11 @@ def _replaced(body: Body, parts: dict[Place, list[Json]]) -> Body:
     return body
 
 
-def _parts_of(path: str, frames: list[Frame], vision: Vision) -> list[Json]:
-    """The parts that replace a video: for each picture, a text with its time, then the picture."""
+def _parts_of(path: str, frames: list[Frame], sound: bytes, vision: Vision) -> list[Json]:
+    """The parts that replace a video: for each picture, a text with its time, then the picture. Its sound is last.
+
+    `sound`: the video's file; b"": it is not to be heard.
+    """
     try:
         pictures = pictures_of(vision, frames)
     except WispError as error:
@@ -113,4 +116,6 @@ def _parts_of(path: str, frames: list[Frame], vision: Vision) -> list[Json]:
         parts.append({"type": "text", "text": time_text(vision.type, seconds, first=i == 0)})
         first, *second = (data for _, data in picture)
         parts.append({"type": "image_url", "image_url": MediaPart(path, first, second=b"".join(second))})
+    if sound:
+        parts.append({"type": "input_audio", "input_audio": MediaPart(path, sound)})
     return parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from app.openai.fields import Json, integer, number, wrong_type, wrong_value
+from app.openai.fields import Json, boolean, integer, number, wrong_type, wrong_value
 from app.openai.files import MAX_FILE
 from app.openai.media import DATA, MediaPart, at_address, from_base64
 from py_engine.errors import WispError
@@ -14,6 +14,7 @@ from py_engine.media.videos import Frame
 
 FPS, NUM_FRAMES = 1.0, 16  # vLLM's names
 MAX_FRAMES = 128  # of a video
+HEARS = "load_audio_from_video"  # transformers' name
 
 ReadVideo = Callable[[bytes, float, int], Awaitable[list[Frame]]]
 Fetch = Callable[[str], Awaitable[bytes]]
@@ -23,7 +24,7 @@ Fetch = Callable[[str], Awaitable[bytes]]
 class Video:
     """Checked fields: a video's file or address, pictures a second, and the most pictures. Or frames with their times.
 
-    `path`: of the fields, for errors.
+    `path`: of the fields, for errors. `hears`: its sound follows the pictures.
     """
 
     path: str
@@ -31,15 +32,19 @@ class Video:
     fps: float
     most: int
     frames: tuple[tuple[float, MediaPart], ...] = ()
+    hears: bool = False
 
-    async def read(self, fetch: Fetch, read: ReadVideo) -> list[Frame]:
-        """The frames. WispError bad_media, media_too_large, or of `fetch`."""
+    async def read(self, fetch: Fetch, read: ReadVideo) -> tuple[list[Frame], bytes]:
+        """The frames, and the file that has the sound, b"" if it is not to be heard.
+
+        WispError bad_media, media_too_large, or of `fetch`.
+        """
         if self.frames:
-            return [(seconds, await _picture(part, fetch)) for seconds, part in self.frames]
+            return [(seconds, await _picture(part, fetch)) for seconds, part in self.frames], b""
         data = self.source.data or await fetch(self.source.address)
         _check_size(data, self.path)
         try:
-            return await read(data, self.fps, self.most)
+            return await read(data, self.fps, self.most), data if self.hears else b""
         except ValueError as error:
             what = f"{self.path} is a video that cannot be used: {error}."
             raise WispError(what, "bad_media", param=self.path) from None
@@ -54,11 +59,14 @@ def checked(given: Json, path: str) -> Video:
         most = integer(given, "num_frames", 1, MAX_FRAMES) or NUM_FRAMES
     except WispError as error:
         raise _below(error, path) from None
+    hears = boolean(given, HEARS, param=f"{path}.{HEARS}")
     if given.get("frames") is not None:
+        if hears:
+            raise wrong_value(f"{path}.{HEARS} needs the video's file: frames have no sound.", f"{path}.{HEARS}")
         return Video(path, MediaPart(path), fps, most, _frames(given["frames"], f"{path}.frames"))
     source = _source(given, path, "the file")
     _check_size(source.data, path)
-    return Video(path, source, fps, most)
+    return Video(path, source, fps, most, hears=hears)
 
 
 def _frames(given: Json, path: str) -> tuple[tuple[float, MediaPart], ...]:

@@ -19,6 +19,27 @@ SET_UP = """async () => {
   const failure = (promise) => promise.then(() => null, ({ error }) => error);
   Object.assign(globalThis, { video, engine, ask, failure });
 }"""
+# Records a second of a picture that changes, with a tone.
+RECORD_WITH_SOUND = """const canvas = Object.assign(document.createElement("canvas"), { width: 96, height: 64 });
+  const context = canvas.getContext("2d"), tone = new MediaStreamTrackGenerator({ kind: "audio" });
+  const writer = tone.writable.getWriter(), pieces = [];
+  const stream = new MediaStream([...canvas.captureStream(25).getTracks(), tone]);
+  const recorder = new MediaRecorder(stream, { mimeType: "video/webm;codecs=vp8,opus" });
+  recorder.ondataavailable = ({ data }) => pieces.push(data);
+  recorder.start();
+  for (let at = 0; at < 50; at++) {
+    context.fillStyle = at % 2 ? "#f00" : "#00f";
+    context.fillRect(0, 0, 96, 64);
+    const data = Float32Array.from({ length: 960 }, (_, i) => 0.5 * Math.sin((at * 960 + i) * 0.06));
+    const shape = { format: "f32", sampleRate: 48000, numberOfFrames: 960, numberOfChannels: 1 };
+    writer.write(new AudioData({ ...shape, timestamp: at * 20000, data })).catch(() => {});
+    await new Promise((next) => setTimeout(next, 20));
+  }
+  const stopped = new Promise((resolve) => (recorder.onstop = resolve));
+  recorder.stop();
+  await stopped;
+  const recorded = new Blob(pieces);
+  """
 # What is in the middle of each picture, and when it is shown.
 FRAMES = """async ({ fps, most }) => {
   const { framesOf } = await import("/repo/app/sdk/video.js");
@@ -131,6 +152,36 @@ def test_two_frames_are_a_picture_for_a_model_that_reads_pairs(page: Page) -> No
     assert counts[0] == counts[1] < counts[2] == counts[3]
     assert encoded == [2, 2]
     assert cached > 0
+
+
+def test_the_sound_of_a_video_is_heard_where_the_request_asks_for_it(page: Page) -> None:
+    """It takes the tokens of the same sound as a part of its own. Without sound, or for a deaf model: an error."""
+    counts, encoded, silent, deaf = run(
+        page,
+        RECORD_WITH_SOUND
+        + """const from = "/repo/tests/golden/vision/gemma4";
+        const files = { model: `${from}.gguf`, projector: `${from}.mmproj.gguf` };
+        const { model } = await engine.load({ ...files, backend: "cpu" });
+        const base64 = async (blob) => new Uint8Array(await blob.arrayBuffer()).toBase64();
+        const part = (data, more) => ({ type: "input_video", input_video: { data, num_frames: 1, ...more } });
+        const text = { type: "text", text: "Who speaks?" }, asked = { load_audio_from_video: true };
+        const loud = await base64(recorded);
+        const sound = { type: "input_audio", input_audio: { data: loud, format: "wav" } };
+        const counts = [];
+        for (const parts of [[part(loud)], [part(loud), sound], [part(loud, asked)]])
+          counts.push((await engine.countTokens({ model, ...ask(...parts, text) })).tokens);
+        await engine.chat.completions.create({ model, ...ask(part(loud, asked), text) });
+        const { encoded } = (await engine.stats(model)).projector;
+        const quiet = part(await base64(video), asked);
+        const silent = await failure(engine.chat.completions.create({ model, ...ask(quiet, text) }));
+        await engine.unload(model);
+        const sees = { model: "wisp-mini-sees-q4_0", ...ask(part(loud, asked), text) };
+        return [counts, encoded, silent, await failure(engine.chat.completions.create(sees))];""",
+    )
+    assert counts[0] < counts[1] == counts[2]
+    assert encoded == 2  # a picture and the sound
+    assert (silent["code"], silent["param"]) == ("bad_media", "messages[0].content[0].input_video")
+    assert (deaf["code"], deaf["param"]) == ("no_projector", "messages[0].content[0].input_video")
 
 
 def test_errors_of_videos(page: Page) -> None:

@@ -186,6 +186,18 @@ def test_malformed_frames_are_named(frames: Any, code: str, param: str) -> None:
     assert (caught.value.code, caught.value.param) == (code, f"messages[0].content[0].input_video.frames{param}")
 
 
+@pytest.mark.parametrize("field", ["messages", "input"])
+def test_the_sound_of_a_video_follows_its_pictures_where_it_is_asked_for(field: str) -> None:
+    part = {"type": "input_video", "input_video": {"data": DATA, "load_audio_from_video": True}}
+    body = read({field: [{"role": "user", "content": [part, {"type": "input_text", "text": "Who speaks?"}]}]})
+    kinds = [part["type"] for part in body[field][0]["content"]]
+    assert kinds == [*["text", "image_url"] * 3, "input_audio", "input_text"]
+    if field == "input":
+        request: Any = responses_request(body).request
+        sound = parts_of(request.messages)[-1]
+        assert sound == MediaPart("input[0].content[0].input_video", data=b"film")
+
+
 def test_a_frame_that_is_no_picture_is_an_error() -> None:
     with pytest.raises(WispError) as caught:
         read(chat(VIDEO), model="qwen2vl")
@@ -212,6 +224,8 @@ def test_how_many_pictures_are_taken() -> None:
         ({"data": DATA, "fps": "1"}, "invalid_type", ".fps"),
         ({"data": DATA, "num_frames": MAX_FRAMES + 1}, "invalid_value", ".num_frames"),
         ({"data": DATA, "num_frames": 1.5}, "invalid_type", ".num_frames"),
+        ({"data": DATA, "load_audio_from_video": 1}, "invalid_type", ".load_audio_from_video"),
+        ({"frames": [{}], "load_audio_from_video": True}, "invalid_value", ".load_audio_from_video"),
     ],
 )
 def test_what_is_malformed_is_named(given: Any, code: str, param: str) -> None:
