@@ -94,7 +94,7 @@ class ModelMessages:
 
     async def _count_tokens(self, fields: Fields, call: Call) -> dict[str, int | None]:
         body = fields.get("request")
-        body = await with_files_read(body, self._platform, call.job, lambda: self._held(body, call))
+        body = await with_files_read(body, self._platform, call.job, chat_request, lambda: self._held(body, call))
         request = chat_request(body)
         assert isinstance(body, dict)
         async with self._held(body, call) as model:

@@ -21,7 +21,7 @@ from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
 from py_engine.loader import LoadPackage, OnProgress
 from py_engine.media.chunks import MediaChunk
-from py_engine.media.prepared import Piece, Stacked
+from py_engine.media.prepared import FramePair, Piece, Stacked
 from py_engine.media.projector import Projector
 from py_engine.models.projectors.tower import Tower, towers
 from py_engine.options import LoadOptions
@@ -76,7 +76,8 @@ class Encoder:
             part = chunk.part
             if isinstance(part, Piece):
                 pixels = np.frombuffer(part.pixels, np.uint8).reshape(part.shape)
-                inputs.append(Stacked(pixels, part.stacked) if part.stacked else pixels)
+                paired = FramePair(pixels) if part.paired else pixels
+                inputs.append(Stacked(pixels, part.stacked) if part.stacked else paired)
             else:
                 inputs.append(part.mel)
         return await self.encode(chunks[0].kind, inputs)
@@ -88,9 +89,9 @@ class Encoder:
     async def encode(self, modality: str, inputs: Sequence[Any]) -> list[Embeddings]:
         """Encode inputs of one kind: the embeddings of each, in order.
 
-        A picture is uint8 (height, width, 3), or Stacked, as the projector's preprocessing leaves it; sound is float32
-        (mel bins, frames). As many pictures as the plan has rows for are encoded in one batch. The GPU goes on to
-        the next batch while the host reads the results.
+        A picture is uint8 (height, width, 3), Stacked or FramePair, as the projector's preprocessing leaves it; sound
+        is float32 (mel bins, frames). As many pictures as the plan has rows for are encoded in one batch. The GPU goes
+        on to the next batch while the host reads the results.
         """
         from py_engine.encode.arrange import batches, parts
 

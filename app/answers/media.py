@@ -10,7 +10,9 @@ from app.models.projector import LoadedProjector
 from app.openai.media import MediaPart, Message, parts_of, with_markers
 from py_engine.errors import WispError
 from py_engine.generate.media import PromptMedia
+from py_engine.media.encoders import Vision
 from py_engine.media.prepared import Medium
+from py_engine.media.projector import Projector
 
 Fetch = Callable[[str], Awaitable[bytes]]
 
@@ -56,17 +58,17 @@ async def of_parts(model: Loaded, parts: list[MediaPart], fetch: Fetch) -> Reque
     for part in parts:
         projector = projector_of(model, part.path)
         try:
-            media.media.append(await projector.prepared(part.data or await fetch(part.address)))
+            media.media.append(await projector.prepared(part.data or await fetch(part.address), part.second))
         except WispError as error:
             raise error.reworded(error.message, part.path) from None
     return media
 
 
-def check_sees(model: Loaded, path: str) -> None:
-    """WispError no_projector, which names the field at `path`, where the model's prompts may have no pictures."""
-    projector = projector_of(model, path).projector
+def vision_of(model: Loaded, path: str) -> Vision:
+    """What encodes pictures for the model. WispError no_projector, which names the field at `path`."""
+    projector: Projector = projector_of(model, path).projector
     try:
-        projector.need_vision()
+        return projector.need_vision()
     except WispError as error:
         raise error.reworded(error.message, path) from None
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from app.answers.media import check_sees
+from app.answers.media import vision_of
 from app.models.loaded import Loaded
 from app.openai.fields import Json
 from app.openai.pdf import with_pdf_texts
-from app.openai.requests import chat_request
-from app.openai.video import Frame, with_frames, without_videos
+from app.openai.video import with_frames, without_videos
 from py_engine.generate.request_queue import Job
+from py_engine.media.videos import Frame
 
 
 class PageReader(Protocol):
@@ -30,17 +30,22 @@ class PageReader(Protocol):
 
 
 async def with_files_read(
-    body: Json, page: PageReader, job: Job, held: Callable[[], AbstractAsyncContextManager[Loaded]]
+    body: Json,
+    page: PageReader,
+    job: Job,
+    check: Callable[[Json], object],
+    held: Callable[[], AbstractAsyncContextManager[Loaded]],
 ) -> Json:
-    """A chat's body with texts and pictures in place of its PDF files and videos. An abort ends the reading.
+    """A body with texts and pictures in place of its PDF files and videos. An abort ends the reading.
 
     Reading a video takes seconds, so the request's fields, and whether its model sees, are checked before it.
-    `held`: the model that the request names.
+    `check`: raises WispError for a body whose fields are malformed; `held`: the model that the request names.
     """
     body = await job.run(with_pdf_texts(body, page.read_pdf))
-    if (found := without_videos(body)) is not None:
-        others, path = found
-        chat_request(others)
-        async with held() as model:
-            check_sees(model, path)
-    return await job.run(with_frames(body, page.fetch_media, page.read_video))
+    if (found := without_videos(body)) is None:
+        return body
+    others, path = found
+    check(others)
+    async with held() as model:
+        vision = vision_of(model, path)
+    return await job.run(with_frames(body, page.fetch_media, page.read_video, vision))

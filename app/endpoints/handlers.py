@@ -66,10 +66,10 @@ class Handlers:
         """The request with texts in place of its PDF files. An abort ends the reading."""
         return await call.job.run(with_pdf_texts(fields.get("request"), self.platform.read_pdf))
 
-    async def with_files_read(self, fields: Fields, call: Call) -> Any:
-        """The request with texts and pictures in place of files that pages read."""
+    async def with_files_read(self, fields: Fields, call: Call, check: Callable[[Any], object]) -> Any:
+        """The request with texts and pictures in place of files that pages read. `check`: of its other fields."""
         body = fields.get("request")
-        return await with_files_read(body, self.platform, call.job, lambda: self.held(body, call))
+        return await with_files_read(body, self.platform, call.job, check, lambda: self.held(body, call))
 
     async def answered(self, request: ChatRequest | CompletionRequest, fields: Fields, call: Call) -> Any:
         """Answer a chat or complete prompts."""

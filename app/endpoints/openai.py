@@ -18,19 +18,19 @@ class OpenAIHandlers(Handlers):
     @answers("v1/chat/completions")
     async def answer_chat(self, fields: Fields, call: Call) -> Any:
         """Answer a chat."""
-        body = await self.with_files_read(fields, call)
+        body = await self.with_files_read(fields, call, chat_request)
         return await self.answered(chat_request(body), fields, call)
 
     @answers("v1/chat/completions/input_tokens")
     async def count_chat(self, fields: Fields, call: Call) -> dict[str, Any]:
         """Count the tokens of a chat's prompt."""
-        body = await self.with_files_read(fields, call)
+        body = await self.with_files_read(fields, call, chat_request)
         return await self._counted(chat_request(body), fields, call)
 
     @answers("v1/responses/input_tokens")
     async def count_response(self, fields: Fields, call: Call) -> dict[str, Any]:
         """Count the tokens of a response's prompt."""
-        request = responses_request(await self.with_pdf_texts(fields, call)).request
+        request = responses_request(await self.with_files_read(fields, call, responses_request)).request
         assert isinstance(request, ChatRequest)
         return await self._counted(request, fields, call)
 
@@ -47,7 +47,7 @@ class OpenAIHandlers(Handlers):
     @answers("v1/responses")
     async def respond(self, fields: Fields, call: Call) -> Any:
         """Make a response."""
-        body = await self.with_pdf_texts(fields, call)
+        body = await self.with_files_read(fields, call, responses_request)
         return await self.converted(responses_request(body), fields, call)
 
     @answers("v1/audio/transcriptions")

@@ -30,6 +30,7 @@ export const SINGULAR = {
   "{n} older questions with their answers are not sent.": { one: "{n} older question with its answer is not sent." },
   "{n} pages": { one: "{n} page" },
   "{n} parts": { one: "{n} part" },
+  "{n} pictures": { one: "{n} picture" },
   "{n} passages": { one: "{n} passage" },
   "{n} prompt tokens, {cached} of them reused from before.": { one: "{n} prompt token, {cached} reused from before." },
   "{n} requests for {server}": { one: "{n} request for {server}" },

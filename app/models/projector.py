@@ -16,6 +16,7 @@ from py_engine.generate.media import Media, media_ids
 from py_engine.loader import OnProgress
 from py_engine.media.chunker import Chunker
 from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
+from py_engine.media.pieces import paired
 from py_engine.media.prepared import Medium, Picture
 from py_engine.media.projector import Projector
 from py_engine.models.common import deepstack, dimension, has_axes
@@ -84,8 +85,20 @@ class LoadedProjector:
         self._prepared = Recent[bytes, Medium](PREPARED_BYTES)
         self._embeddings = Recent[str, Any](EMBEDDING_BYTES)
 
-    async def prepared(self, data: bytes) -> Medium:
-        """The pixels or spectra of a file. WispError for files that cannot be used."""
+    async def prepared(self, data: bytes, second: bytes = b"") -> Medium:
+        """The pixels or spectra of a file; `second`: that of a video's next frame, which is the same picture.
+
+        WispError for files that cannot be used.
+        """
+        medium = await self._prepared_file(data)
+        if not second:
+            return medium
+        other = await self._prepared_file(second)
+        assert isinstance(medium, Picture)
+        assert isinstance(other, Picture)
+        return paired(self.projector.need_vision(), medium, other)
+
+    async def _prepared_file(self, data: bytes) -> Medium:
         medium = self._prepared.get(data)
         if medium is None:
             medium = await self._prepare(self.projector, data)

@@ -19,11 +19,15 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True)
 class MediaPart:
-    """A picture or a sound of a request: its bytes, or the address that it is at. `path`: the field, for errors."""
+    """A picture or a sound of a request: its bytes, or the address that it is at. `path`: the field, for errors.
+
+    `second`: the next frame of the video, which is one picture together with `data`.
+    """
 
     path: str
     data: bytes = b""
     address: str = ""
+    second: bytes = b""
 
 
 def media_part(part: dict[str, Any], path: str) -> MediaPart:

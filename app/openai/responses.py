@@ -6,8 +6,10 @@ from app.openai.answers import Identity
 from app.openai.converted import Converted, Emit
 from app.openai.fields import Body, Json, integer, mapping, text, unsupported, wrong_type, wrong_value
 from app.openai.files import input_file
+from app.openai.media import MediaPart
 from app.openai.requests import ChatRequest, chat_request
 from app.openai.sampling import PARAMETERS
+from app.openai.video import TYPES as VIDEO_TYPES
 from py_engine.errors import WispError
 
 # Fields of a chat request that a response request has under the same name.
@@ -147,18 +149,23 @@ def _content(content: Json, path: str) -> Json:
         kind = part.get("type")
         if kind == "input_image" and part.get("image_url") is not None:
             parts.append({"type": "image_url", "image_url": {"url": part["image_url"], "detail": part.get("detail")}})
+        elif kind == "image_url" and isinstance(part.get("image_url"), MediaPart):  # of a video
+            parts.append(part)
         elif kind == "input_audio":
             parts.append({"type": "input_audio", "input_audio": part.get("input_audio")})
         elif kind == "input_file":
             parts.append(input_file(part))
         elif kind == "refusal":
             parts.append({"type": "refusal", "refusal": part.get("refusal")})
+        elif kind in VIDEO_TYPES:
+            what = "a video, which only messages of users and results of functions have, and only Wisp's pages decode"
+            raise unsupported(f"{path}.content[{j}] is {what}: send pictures of it.", f"{path}.content[{j}]")
         elif kind in ("input_text", "output_text", "text"):
             parts.append({"type": "text", "text": part.get("text")})
         else:
             raise unsupported(
-                f"{path}.content[{j}] is of type {kind!r}; this engine reads text, image addresses, sound, text files "
-                "and PDF files.",
+                f"{path}.content[{j}] is of type {kind!r}; this engine reads text, image addresses, sound, videos, "
+                "text files and PDF files.",
                 f"{path}.content[{j}]",
             )
     return parts

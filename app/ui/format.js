@@ -44,6 +44,9 @@ export function playingTime(seconds) {
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
 }
 
+/** @param {number} n */
+export const pictures = (n) => t("{n} pictures", { n });
+
 /** @param {number} tokens */
 export const tokens = (tokens) => t("{n} tokens", { n: tokens });
 

@@ -20,6 +20,7 @@ const PATHS = /** @type {Record<string, string>} */ ({
   file: "M13.5 3.5H7v17h10V7zM13.5 3.5V7H17",
   away: "M8 16L18 6M10 6h8v8",
   pause: "M9 6v12M15 6v12",
+  play: "M8.5 5.5l9.5 6.5-9.5 6.5z",
   first: "M6 5h12M12 20V9M7 13.5l5-5 5 5",
   fetch: "M12 4v10.5M7.5 10.5L12 15l4.5-4.5M5 19h14",
   camera: "M4 8h3.5L9 5.5h6L16.5 8H20v11H4zM12 10.2a3.3 3.3 0 1 0 0 6.6 3.3 3.3 0 0 0 0-6.6",

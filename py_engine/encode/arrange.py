@@ -28,7 +28,9 @@ def parts(tower: Tower, given: Any) -> tuple[list[Any], list[sam_clip.Span]]:
 
 
 def batches(tower: Tower, plan: EncoderPlan, inputs: Sequence[Any]) -> Iterator[EncoderBatch]:
-    """The batches of inputs, in order: pictures, uint8 (height, width, 3) or Stacked, or float32 (mel bins, frames)."""
+    """The batches of inputs, in order. A picture is uint8 (height, width, 3), Stacked or FramePair; sound is float32
+    (mel bins, frames).
+    """
     if tower.modality == "audio":
         for mel in inputs:
             yield sound.arrange(tower, plan, mel)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isqrt
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from py_engine.encode.positions import resized, turns
 from py_engine.errors import WispError
 from py_engine.media.kinds import FINE, LLAVA, MOBILE_VLM
 from py_engine.media.layout import Layout
+from py_engine.media.prepared import FramePair
 from py_engine.models.projectors import step
 from py_engine.models.projectors.position_table import KERNELS, TWO_TABLES
 from py_engine.models.projectors.tower import Tower
@@ -35,20 +37,29 @@ class Grid:
     windows: list[int]  # patches of each window
 
 
-def arrange(tower: Tower, plan: EncoderPlan, pictures: list[Array]) -> EncoderBatch:
-    """The inputs for pictures, uint8 (height, width, 3) each. Their sizes are multiples of merged patches.
+Given: TypeAlias = Array | FramePair
+
+
+def arrange(tower: Tower, plan: EncoderPlan, pictures: Sequence[Given]) -> EncoderBatch:
+    """The inputs for pictures, uint8 (height, width, 3) each, or pairs. Their sizes are multiples of merged patches.
 
     Those of types in FINE are (2 * height, width, 3): whole values, then their 256ths.
     """
-    layout = _layout(tower, plan, tuple(_size(tower, picture) for picture in pictures))
-    pixels = [_whole_words(picture.reshape(-1)) for picture in pictures]
+    pairs = tuple(isinstance(picture, FramePair) for picture in pictures)
+    layout = _layout(tower, plan, tuple(_size(tower, picture) for picture in pictures), pairs)
+    pixels = [_whole_words(_pixels(picture).reshape(-1)) for picture in pictures]
     begins = np.cumsum([0, *map(len, pixels)]).tolist()
     return layout.with_contents([("pixels", at, flat) for at, flat in zip(begins, pixels, strict=False)])
 
 
-def _size(tower: Tower, picture: Array) -> tuple[int, int]:
-    """Height and width in pixels."""
-    return picture.shape[0] // (1 + (tower.kind in FINE)), picture.shape[1]
+def _pixels(picture: Given) -> Array:
+    return picture.pixels if isinstance(picture, FramePair) else picture
+
+
+def _size(tower: Tower, picture: Given) -> tuple[int, int]:
+    """Height and width in pixels, of a pair those of a frame."""
+    height, width, _ = _pixels(picture).shape
+    return height // (1 + (tower.kind in FINE or isinstance(picture, FramePair))), width
 
 
 def _whole_words(data: Array) -> Array:
@@ -56,15 +67,17 @@ def _whole_words(data: Array) -> Array:
 
 
 @lru_cache(LAYOUTS)
-def _layout(tower: Tower, plan: EncoderPlan, shapes: tuple[tuple[int, int], ...]) -> EncoderBatch:
-    """The inputs for pictures of these heights and widths, without their pixels."""
+def _layout(
+    tower: Tower, plan: EncoderPlan, shapes: tuple[tuple[int, int], ...], pairs: tuple[bool, ...]
+) -> EncoderBatch:
+    """The inputs for pictures of these heights and widths, without their pixels. `pairs`: which are two frames."""
     batch = EncoderBatch(plan, "image")
     grids = [_grid(tower, *shape) for shape in shapes]
     count = tower.merge**2
     sizes = [len(grid.place) + tower.class_rows for grid in grids]
     batch.tokens = [tower.queries or len(grid.place) // count for grid in grids]
     batch.rows = {"patches": sum(sizes), "tokens": sum(batch.tokens)}
-    _places_of_pixels(tower, batch, shapes, grids)
+    _places_of_pixels(tower, batch, shapes, pairs, grids)
     batch.write_segments("pictures", sizes)
     if tower.window:
         batch.write_segments("windows", [size for grid in grids for size in grid.windows])
@@ -79,12 +92,12 @@ def _layout(tower: Tower, plan: EncoderPlan, shapes: tuple[tuple[int, int], ...]
     return batch
 
 
-def groups(tower: Tower, plan: EncoderPlan, pictures: list[Array]) -> Iterator[list[Array]]:
+def groups(tower: Tower, plan: EncoderPlan, pictures: list[Given]) -> Iterator[list[Given]]:
     """Pictures in groups that are encoded together. WispError for one that is too large."""
-    group: list[Array] = []
+    group: list[Given] = []
     used, most = 0, plan.capacity["patches"]
     count = plan.capacity["tokens"] // tower.queries if tower.queries else len(pictures)
-    if len({picture.shape for picture in pictures}) == 1:  # tiles: groups of one size, or nearly so
+    if len({_size(tower, picture) for picture in pictures}) == 1:  # tiles: groups of one size, or nearly so
         fit = max(1, min(count, most // _rows(tower, pictures[0])))
         count = -(-len(pictures) // -(-len(pictures) // fit))
     for picture in pictures:
@@ -104,7 +117,7 @@ def groups(tower: Tower, plan: EncoderPlan, pictures: list[Array]) -> Iterator[l
         yield group
 
 
-def _rows(tower: Tower, picture: Array) -> int:
+def _rows(tower: Tower, picture: Given) -> int:
     height, width = _size(tower, picture)
     return (height // tower.patch) * (width // tower.patch) + tower.class_rows
 
@@ -146,20 +159,27 @@ def _windows(height: int, width: int, side: int) -> tuple[Array, list[int]]:
 
 
 def _places_of_pixels(
-    tower: Tower, batch: EncoderBatch, shapes: tuple[tuple[int, int], ...], grids: list[Grid]
+    tower: Tower,
+    batch: EncoderBatch,
+    shapes: tuple[tuple[int, int], ...],
+    pairs: tuple[bool, ...],
+    grids: list[Grid],
 ) -> None:
-    """Where each patch begins in the bytes of the pictures, and in their 256ths; a class token has no pixels."""
+    """Where each patch begins in the bytes of the pictures, and in their 256ths or second frames.
+
+    A class token has no pixels. Both frames of a still picture are the picture.
+    """
     places, below, begin, fine = [], [], 0, tower.kind in FINE
-    for (height, width), grid in zip(shapes, grids, strict=True):
+    for (height, width), pair, grid in zip(shapes, pairs, grids, strict=True):
         stride = 3 * width
         first = begin + tower.patch * (grid.place[:, 0] * stride + 3 * grid.place[:, 1])
         places.append(np.stack([first, np.full_like(first, stride)], axis=1))
         places.append(np.zeros((tower.class_rows, 2), np.int64))
-        if fine:
-            below.append(np.stack([first + height * stride, np.full_like(first, stride)], axis=1))
-        begin += -(-3 * height * width * (1 + fine) // 4) * 4
-    if fine:
-        batch.write("fractions", np.concatenate(below).astype(np.uint32)[:, None])
+        below.append(np.stack([first + (fine or pair) * height * stride, np.full_like(first, stride)], axis=1))
+        begin += -(-3 * height * width * (1 + (fine or pair)) // 4) * 4
+    for name in ("fractions", "second_frames"):
+        if batch.takes(name):
+            batch.write(name, np.concatenate(below).astype(np.uint32)[:, None])
     if batch.takes("colours"):
         count = sum(map(len, places))
         batch.write_taps("colours", np.arange(3 * count).reshape(count, 3))

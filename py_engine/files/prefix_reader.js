@@ -11,12 +11,13 @@ const OPEN_AHEAD = 16; // files that are opened ahead
 
 /**
  * Opens a block's file. Another worker that writes it has it alone, and in some browsers one that reads it: then it is
- * read as a Blob, several times as slowly.
+ * read as a Blob, several times as slowly. So it is in a shared worker, which has no synchronous access at all.
  * @param {string} layout @param {string} key @returns {Promise<SyncAccess | File>}
  */
 async function open(layout, key) {
-  const handle = await (await folderOf(layout)).getFileHandle(key);
-  return /** @type {any} */ (handle).createSyncAccessHandle({ mode: "read-only" }).catch(() => handle.getFile());
+  const handle = /** @type {any} */ (await (await folderOf(layout)).getFileHandle(key));
+  if (!handle.createSyncAccessHandle) return handle.getFile();
+  return handle.createSyncAccessHandle({ mode: "read-only" }).catch(() => handle.getFile());
 }
 
 export class PrefixReader {

@@ -67,6 +67,7 @@ class Vision(Encoder):
     features: tuple[int, ...] = ()  # LLaVA's: after how many blocks the projector reads rows; (): the last but one
     merged_after: int = -1  # minicpmv4_6: the block after which 2 x 2 patches become one row; -1: none
     experts_used: int = 0  # dots3note_v: of a patch, in blocks that have a mixture
+    pairs: bool = False  # two frames of a video may be one picture
 
     @property
     def align(self) -> int:

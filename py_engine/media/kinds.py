@@ -35,6 +35,8 @@ IN_TILES = (*LLAVA, "cogvlm")  # types whose files may list canvases to cut tile
 MOBILE_VLM = ("ldp", "ldpv2")  # types whose tokens are squares of four patches, made by convolutions
 STACKED = ("ultravox", "voxtral", "glma", "meralion")  # types whose files say how many frames become a token
 QWEN_VL = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger")
+FRAME_PAIRS = (*QWEN_VL, "ling3vl")  # types that read two frames of a video as one picture
+SECOND_FRAME = "v.patch_embd.weight.1"  # the kernel of the second frame's patches
 ON_GRIDS = ("exaone4_5", "ling3vl", "glm5v", "mimovl", "muse-glimmer")
 # Types whose tokens are squares of 2 x 2 patches, whatever the file says.
 IN_FOURS = (*ON_GRIDS, "minimax_m3")

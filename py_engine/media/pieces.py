@@ -1,4 +1,7 @@
-"""The pieces of a picture: the parts that a recipe cuts out, or all of them below each other as one."""
+"""The pieces of a picture: the parts that a recipe cuts out, or all of them below each other as one.
+
+Two frames of a video may be one piece.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
+from py_engine.errors import WispError
 from py_engine.media.encoders import Vision
-from py_engine.media.prepared import Piece
+from py_engine.media.prepared import Picture, Piece
 from py_engine.media.recipe import Recipe, grid_of, n_tokens
 
 
@@ -25,6 +29,18 @@ def pieces(vision: Vision, plan: Recipe, parts: Sequence[bytes], hashes: Sequenc
         return found
     tokens = found[0].n_tokens + plan.stacked.in_lines
     return (replace(_below(vision, found), n_tokens=tokens, grid=(tokens, 1), stacked=plan.stacked),)
+
+
+def paired(vision: Vision, first: Picture, second: Picture) -> Picture:
+    """Two frames of a video as one picture. WispError if the projector takes no pairs, or their sizes differ."""
+    if not vision.pairs:
+        raise WispError("This projector reads each frame of a video by itself.", "invalid_value", param="media")
+    (one,), (two,) = first.pieces, second.pieces
+    if one.size != two.size:
+        raise WispError("The two frames of a pair have different sizes.", "invalid_value", param="media")
+    hashes = one.sha256, two.sha256
+    sha256 = hashlib.sha256(hashes[0] + hashes[1]).digest() if hashes[0] and hashes[1] else None
+    return replace(first, pieces=(replace(one, pixels=one.pixels + two.pixels, sha256=sha256, paired=True),))
 
 
 def _below(vision: Vision, parts: Sequence[Piece]) -> Piece:

@@ -25,10 +25,14 @@ class Piece:
     grid: Size  # columns and rows of tokens
     sha256: bytes | None = None  # of the pixels, where the browser computed it
     stacked: Shown | None = None  # it is an overview and tiles, below each other
+    paired: bool = False  # it is two frames of a video, of this size each
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(height, width, 3); of values finer than bytes twice the height: whole values, then their 256ths."""
+        """(height, width, 3) of the pixels.
+
+        Twice the height for values finer than bytes: whole values, then their 256ths. So, too, for a pair of frames.
+        """
         width = self.size[0]
         return len(self.pixels) // (3 * width), width, 3
 
@@ -39,6 +43,13 @@ class Stacked:
 
     pixels: Any  # uint8 (height, width, 3): all below each other
     shown: Shown
+
+
+@dataclass(frozen=True)
+class FramePair:
+    """Two frames of a video as an encoder takes them."""
+
+    pixels: Any  # uint8 (2 * height, width, 3): the second frame below the first
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,7 @@ class Content:
     def hash(self) -> str:
         part = self._part
         if isinstance(part, Piece):
-            about, data = f"{part.size}{part.stacked or ''}", memoryview(part.pixels)
+            about, data = f"{part.size}{part.stacked or ''}{' pair' * part.paired}", memoryview(part.pixels)
         else:
             about, data = f"{part.mel.shape}", part.mel.data.cast("B")
         content = part.sha256 or hashlib.sha256(data).digest()

@@ -18,6 +18,7 @@ from py_engine.media.kinds import (
     CONVNEXT_SIDE,
     DEFAULT_MERGE,
     FILTERS,
+    FRAME_PAIRS,
     IN_FOURS,
     IN_TILES,
     LANCZOS,
@@ -33,6 +34,7 @@ from py_engine.media.kinds import (
     SAM_PATCH,
     SAM_SIDE,
     SAM_TILES,
+    SECOND_FRAME,
     SIZED_BY_FILE,
     STACKED,
     STEP_LONGEST,
@@ -195,6 +197,7 @@ def _vision(reader: Reader) -> Vision:
         layout=WITH_LINE_BREAKS if "v.token_embd.img_break" in reader.header.tensors else LAYOUTS.get(type, PLAIN),
         merged_after=_merged_after(reader, encoder["n_layer"]) if type == "minicpmv4_6" and merge > 2 else -1,
         experts_used=reader.count("expert_used_count", most=MAX_EXPERTS) if type == "dots3note_v" else 0,
+        pairs=type in FRAME_PAIRS and SECOND_FRAME in reader.header.tensors,
     )
 
 

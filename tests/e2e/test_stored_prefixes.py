@@ -199,6 +199,23 @@ def test_the_page_shows_and_clears_it(visits: Visits) -> None:
     expect(passing).to_be_hidden()
 
 
+def test_a_shared_engine_reads_what_is_stored(chromium: Callable[[str | None], Browser], server: Server) -> None:
+    """The page's is one. Shared workers cannot open files for synchronous access, which other engines read with."""
+    context = new_profile(chromium(None), service_worker=False)
+    found = []
+    for _ in range(2):
+        page = context.new_page()
+        page.goto(f"{server.url}notices.html")
+        page.evaluate(LOAD, ["cpu", True])
+        found.append(ask(page))
+        if len(found) == 1:
+            page.evaluate(STORED, (found[0][1] - 1) // 64 * 64)
+        page.close()  # its engine ends
+    context.close()
+    (text, prompt, _), again = found
+    assert again == (text, prompt, (prompt - 1) // 64 * 64)
+
+
 def test_another_engine_reads_what_this_one_stores(visits: Visits) -> None:
     """Both are loaded before anything is stored."""
     one, other = visits.begin(), visits.alone()

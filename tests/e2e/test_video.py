@@ -1,19 +1,15 @@
-"""Videos: the pictures that a page takes from them, in requests and as attachments."""
+"""Videos: the pictures that a page takes from them, in requests. Those of the page's chats: test_page_video.py."""
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page
 
-from tests.support.attachments import attached, clear
-from tests.support.browser import new_profile, watch
-from tests.support.chat_page import open_page, wait_ready
-from tools.goldens import GOLDEN
+from tests.support.browser import new_profile
 from tools.serve import Server
 
-VIDEO = GOLDEN / "video" / "colours.webm"  # a second each of red, blue and green (tests/golden/make/video.py)
+# The video has a second each of red, blue and green (tests/golden/make/video.py).
 SET_UP = """async () => {
   const { Wisp } = await import("/wisp.js");
   const video = await (await fetch("/repo/tests/golden/video/colours.webm")).blob();
@@ -23,6 +19,27 @@ SET_UP = """async () => {
   const failure = (promise) => promise.then(() => null, ({ error }) => error);
   Object.assign(globalThis, { video, engine, ask, failure });
 }"""
+# Records a second of a picture that changes, with a tone.
+RECORD_WITH_SOUND = """const canvas = Object.assign(document.createElement("canvas"), { width: 96, height: 64 });
+  const context = canvas.getContext("2d"), tone = new MediaStreamTrackGenerator({ kind: "audio" });
+  const writer = tone.writable.getWriter(), pieces = [];
+  const stream = new MediaStream([...canvas.captureStream(25).getTracks(), tone]);
+  const recorder = new MediaRecorder(stream, { mimeType: "video/webm;codecs=vp8,opus" });
+  recorder.ondataavailable = ({ data }) => pieces.push(data);
+  recorder.start();
+  for (let at = 0; at < 50; at++) {
+    context.fillStyle = at % 2 ? "#f00" : "#00f";
+    context.fillRect(0, 0, 96, 64);
+    const data = Float32Array.from({ length: 960 }, (_, i) => 0.5 * Math.sin((at * 960 + i) * 0.06));
+    const shape = { format: "f32", sampleRate: 48000, numberOfFrames: 960, numberOfChannels: 1 };
+    writer.write(new AudioData({ ...shape, timestamp: at * 20000, data })).catch(() => {});
+    await new Promise((next) => setTimeout(next, 20));
+  }
+  const stopped = new Promise((resolve) => (recorder.onstop = resolve));
+  recorder.stop();
+  await stopped;
+  const recorded = new Blob(pieces);
+  """
 # What is in the middle of each picture, and when it is shown.
 FRAMES = """async ({ fps, most }) => {
   const { framesOf } = await import("/repo/app/sdk/video.js");
@@ -87,6 +104,86 @@ def test_a_chat_about_a_video(page: Page) -> None:
     assert two["usage"]["prompt_tokens_details"]["cached_tokens"] >= one["usage"]["prompt_tokens"] - 2
 
 
+def test_a_response_about_a_video(page: Page) -> None:
+    """It reads what a chat reads; both forms of the part encode the same pictures."""
+    counts, text, encoded = run(
+        page,
+        """const reader = new FileReader();
+        const video_url = await new Promise((done) => {
+          reader.onload = () => done(reader.result);
+          reader.readAsDataURL(video);
+        });
+        const text = "What colour is it?", more = { temperature: 0, max_output_tokens: 4 };
+        const asked = (part) => ({ ...more, input: [{ role: "user", content: [part, { type: "input_text", text }] }] });
+        const part = { type: "input_video", video_url, num_frames: 3 }, counts = [];
+        const before = (await engine.stats()).projector.encoded;
+        const one = await engine.responses.create(asked(part));
+        const input_video = { data: video_url, num_frames: 3 };
+        for (const each of [part, { type: "input_video", input_video }])
+          counts.push((await engine.responses.inputTokens.count(asked(each))).input_tokens);
+        const chat = ask({ type: "input_video", input_video }, { type: "text", text });
+        const same = await engine.chat.completions.create(chat);
+        counts.push(one.usage.input_tokens, same.usage.prompt_tokens);
+        const texts = [one.output[0].content[0].text, same.choices[0].message.content];
+        return [counts, texts, (await engine.stats()).projector.encoded - before];""",
+    )
+    assert len(set(counts)) == 1
+    assert text[0] == text[1]
+    assert encoded <= 3
+
+
+def test_two_frames_are_a_picture_for_a_model_that_reads_pairs(page: Page) -> None:
+    """Twice the frames take the same tokens. A second question encodes nothing."""
+    counts, encoded, cached = run(
+        page,
+        """const url = URL.createObjectURL(video), from = "/repo/tests/golden/vision/qwen3vl";
+        const files = { model: `${from}.gguf`, projector: `${from}.mmproj.gguf` };
+        const { model } = await engine.load({ ...files, backend: "cpu" });
+        const asked = (num_frames) => ({ model,
+          ...ask({ type: "video_url", video_url: { url, num_frames, fps: 9 } }, { type: "text", text: "Why?" }) });
+        const counts = [];
+        for (const n of [1, 2, 3, 4]) counts.push((await engine.countTokens(asked(n))).tokens);
+        const encoded = async () => (await engine.stats(model)).projector.encoded;
+        const one = await engine.chat.completions.create(asked(4)), first = await encoded();
+        const two = await engine.chat.completions.create(asked(4)), second = await encoded();
+        await engine.unload(model);
+        return [counts, [first, second], two.usage.prompt_tokens_details.cached_tokens];""",
+    )
+    assert counts[0] == counts[1] < counts[2] == counts[3]
+    assert encoded == [2, 2]
+    assert cached > 0
+
+
+def test_the_sound_of_a_video_is_heard_where_the_request_asks_for_it(page: Page) -> None:
+    """It takes the tokens of the same sound as a part of its own. Without sound, or for a deaf model: an error."""
+    counts, encoded, silent, deaf = run(
+        page,
+        RECORD_WITH_SOUND
+        + """const from = "/repo/tests/golden/vision/gemma4";
+        const files = { model: `${from}.gguf`, projector: `${from}.mmproj.gguf` };
+        const { model } = await engine.load({ ...files, backend: "cpu" });
+        const base64 = async (blob) => new Uint8Array(await blob.arrayBuffer()).toBase64();
+        const part = (data, more) => ({ type: "input_video", input_video: { data, num_frames: 1, ...more } });
+        const text = { type: "text", text: "Who speaks?" }, asked = { load_audio_from_video: true };
+        const loud = await base64(recorded);
+        const sound = { type: "input_audio", input_audio: { data: loud, format: "wav" } };
+        const counts = [];
+        for (const parts of [[part(loud)], [part(loud), sound], [part(loud, asked)]])
+          counts.push((await engine.countTokens({ model, ...ask(...parts, text) })).tokens);
+        await engine.chat.completions.create({ model, ...ask(part(loud, asked), text) });
+        const { encoded } = (await engine.stats(model)).projector;
+        const quiet = part(await base64(video), asked);
+        const silent = await failure(engine.chat.completions.create({ model, ...ask(quiet, text) }));
+        await engine.unload(model);
+        const sees = { model: "wisp-mini-sees-q4_0", ...ask(part(loud, asked), text) };
+        return [counts, encoded, silent, await failure(engine.chat.completions.create(sees))];""",
+    )
+    assert counts[0] < counts[1] == counts[2]
+    assert encoded == 2  # a picture and the sound
+    assert (silent["code"], silent["param"]) == ("bad_media", "messages[0].content[0].input_video")
+    assert (deaf["code"], deaf["param"]) == ("no_projector", "messages[0].content[0].input_video")
+
+
 def test_errors_of_videos(page: Page) -> None:
     broken, kind = run(
         page,
@@ -97,18 +194,3 @@ def test_errors_of_videos(page: Page) -> None:
     assert (broken["code"], broken["param"]) == ("bad_media", "messages[0].content[0].input_video")
     assert "video that cannot be used" in broken["message"]
     assert kind["code"] == "invalid_type"
-
-
-def test_an_attached_video_becomes_pictures(chromium: Callable[[str | None], Browser], server: Server) -> None:
-    context = new_profile(chromium(None), service_worker=False)
-    page = open_page(context, server.url)
-    errors = watch(page)
-    page.set_input_files("#attach-input", VIDEO)
-    page.get_by_role("button", name="Use Wisp Mini Sees").click()
-    wait_ready(page)
-    expect(attached(page)).to_have_count(3)
-    for i in range(3):
-        expect(attached(page).nth(i).locator("img")).to_have_attribute("alt", re.compile(r"^colours\.webm 0:0\d$"))
-    clear(page)
-    assert not errors
-    context.close()

@@ -13,12 +13,13 @@ import pytest
 from playwright.sync_api import Page
 
 from py_engine.media.kinds import WHISPER
-from py_engine.media.prepared import Stacked
+from py_engine.media.prepared import FramePair, Stacked
 from tests.support.browser import call_python
 from tests.support.encoders import LIMITS, distance, media_of
 from tests.support.engine_driver import floats
 from tests.support.golden_ops import encoder_representatives
-from tests.support.media import NAMES, VISION, golden
+from tests.support.media import NAMES, VISION, golden, picture, video_frames
+from tests.support.qwen_reference import Reference
 from tools.selection import everything
 
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> (precision, options of the load)
@@ -43,6 +44,7 @@ SOME = {
 }
 CASES = [(name, way) for name in NAMES for way in WAYS if name in SOME[way] - SKIPPED]
 MOST = 2  # cases of a golden, the first ones of each kind
+EXACT = 1e-4  # of embeddings' root mean square: what float32 rounds
 
 
 @pytest.mark.lavapipe
@@ -72,7 +74,33 @@ def test_embeddings_are_llama_cpps(engine_pages: Callable[[str | None], Page], n
             assert distance(model, case, index, floats(row["data"], row["shape"])) <= LIMITS[precision]
 
 
+@pytest.mark.lavapipe
+@pytest.mark.parametrize("way", ["f32", "cpu"])
+def test_embeddings_of_two_frames_are_those_of_the_models_definition(
+    engine_pages: Callable[[str | None], Page], way: str
+) -> None:
+    """In one batch with a still picture, which is both frames. The reference computes in float64."""
+    reference, options = Reference(), WAYS[way][1]
+    frames = []
+    for frame in video_frames()[:2]:
+        (piece,) = picture(reference.vision, frame).pieces
+        frames.append(np.frombuffer(piece.pixels, np.uint8).reshape(piece.shape))
+    out = call_python(
+        engine_pages("cpu" if way == "cpu" else "lavapipe"),
+        "encoders.encode",
+        url="/repo/tests/golden/vision/qwen2vl.mmproj.gguf",
+        options=options,
+        requests=[[_given(FramePair(np.concatenate(frames)), "image"), _given(frames[1], "image")]],
+    )
+    assert out["backend"] == options["backend"]
+    for row, pair in zip(out["found"][0], (frames, frames[1:] * 2), strict=True):
+        wanted = reference.encode(*pair)
+        assert np.abs(floats(row["data"], row["shape"]) - wanted).max() <= EXACT * np.sqrt((wanted**2).mean())
+
+
 def _given(values: Any, modality: str) -> dict[str, Any]:
+    if isinstance(values, FramePair):
+        return _given(values.pixels, modality) | {"pair": True}
     if isinstance(values, Stacked):
         return _given(values.pixels, modality) | {"shown": astuple(values.shown)}
     data = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()

@@ -46,6 +46,7 @@ CHAT: Any = {
 FORM: Any = {"name": "n", "strict": True, "schema": {"type": "object", "properties": {"a": {"enum": [1, "b"]}}}}
 ITEMS: Any = [
     {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_file", "file_data": "eA=="}]},
+    {"role": "user", "content": [{"type": "input_video", "video_url": "data:video/webm;base64,eA==", "fps": 2}]},
     {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "r"}], "summary": []},
     {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_text", "text": "x"}]},

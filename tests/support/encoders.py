@@ -13,7 +13,7 @@ from py_engine.encoder import joined
 from py_engine.files.convolutions import flattened
 from py_engine.files.gguf_header import parse
 from py_engine.media.chunks import MediaChunk
-from py_engine.media.prepared import Piece, Stacked
+from py_engine.media.prepared import FramePair, Piece, Stacked
 from py_engine.models.projectors.tower import Tower, towers
 from py_engine.plan.encoder import EncoderPlan
 from py_engine.plan.kernels import Device
@@ -82,11 +82,12 @@ def media_of(golden: Golden, case: dict[str, Any], modality: str) -> list[tuple[
 
 
 def array_of(chunk: MediaChunk) -> Any:
-    """A picture's pixels (height, width, 3), an overview with tiles, or a spectrum (mel bins, frames)."""
+    """A picture's pixels (height, width, 3), an overview with tiles, a pair, or a spectrum (mel bins, frames)."""
     part = chunk.part
     if isinstance(part, Piece):
         pixels = np.frombuffer(part.pixels, np.uint8).reshape(part.shape)
-        return Stacked(pixels, part.stacked) if part.stacked else pixels
+        paired = FramePair(pixels) if part.paired else pixels
+        return Stacked(pixels, part.stacked) if part.stacked else paired
     return part.mel
 
 

@@ -84,6 +84,12 @@ def pixels(name: str) -> np.ndarray[Any, Any]:
     return np.array(Image.open(MEDIA / name).convert("RGB"))
 
 
+def video_frames() -> list[np.ndarray[Any, Any]]:
+    """Three frames of a video, (height, width, 3) each: a picture, mirrored, and upside down."""
+    first = pixels("square.png")
+    return [first, first[:, ::-1], first[::-1]]
+
+
 @cache
 def samples(name: str, rate: int = RATE) -> np.ndarray[Any, Any]:
     """A clip at a rate, as llama.cpp's reader resamples it."""

@@ -52,6 +52,26 @@ async def test_a_prompt_gets_all_embeddings_that_are_more_than_the_cache_holds(
     assert again.media[0].rows == (1 if cache_bytes else None)
 
 
+async def test_a_pair_of_frames_is_prepared_once_and_encoded_once() -> None:
+    """A video that is asked about again has the same frames."""
+    model, asked = golden("qwen2vl"), list[bytes]()
+    frames = {name.encode(): prepared(model.projector, name) for name in ("square.png",)}
+
+    async def prepare(projector: Projector, data: bytes) -> Medium:
+        asked.append(data)
+        return frames[data]
+
+    one = LoadedProjector(model.projector, model.chunker(), CountingEncoder(), prepare, "")
+    for _ in range(2):
+        pair = await one.prepared(b"square.png", b"square.png")
+        still = await one.prepared(b"square.png")
+        prompt = one.prompt("||", [pair, still], "|")
+        await one.encode(prompt.media)
+        assert [medium.rows for medium in prompt.media] == [1, 2]
+    assert asked == [b"square.png"]
+    assert [len(medium.ids) for medium in prompt.media] == [9, 9]
+
+
 async def test_equal_pictures_with_numbers_are_different_tokens() -> None:
     """Their embeddings are computed once."""
     one, media = loaded("hunyuanvl")

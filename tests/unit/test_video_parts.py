@@ -10,9 +10,12 @@ import pytest
 from app.openai.files import MAX_FILE
 from app.openai.media import MediaPart, parts_of
 from app.openai.requests import chat_request
-from app.openai.video import MAX_FRAMES, MAX_VIDEOS, with_frames
+from app.openai.responses import responses_request
+from app.openai.video import MAX_VIDEOS, with_frames
+from app.openai.video_fields import MAX_FRAMES
 from py_engine.errors import WispError
 from py_engine.media.projector import Projector
+from tests.support.media import MEDIA, golden
 from tests.support.worker_page import Page
 
 DATA = base64.b64encode(b"film").decode()
@@ -20,11 +23,11 @@ VIDEO = {"type": "input_video", "input_video": {"data": DATA}}
 FRAMES = [(0.5, b"one"), (59.996, b"two"), (61.25, b"three")]
 
 
-def read(body: Any, frames: Any = FRAMES, asked: Any = None) -> Any:
-    """The request, by a reader that finds these frames in b"film", from wherever it comes."""
+def read(body: Any, frames: Any = FRAMES, asked: Any = None, model: str = "gemma3") -> Any:
+    """The request, by a reader that finds these frames in b"film", from wherever it comes. `model`: a golden."""
 
     async def fetch(url: str) -> bytes:
-        assert url == "https://example.org/film.webm"
+        assert url == URL
         return b"film"
 
     async def read_video(data: bytes, fps: float, most: int) -> Any:
@@ -35,7 +38,7 @@ def read(body: Any, frames: Any = FRAMES, asked: Any = None) -> Any:
             raise frames
         return frames
 
-    return asyncio.run(with_frames(body, fetch, read_video))
+    return asyncio.run(with_frames(body, fetch, read_video, golden(model).projector.need_vision()))
 
 
 def chat(*parts: Any, role: str = "user") -> dict[str, Any]:
@@ -62,6 +65,145 @@ def test_a_video_is_read_as_pictures_with_their_times(part: Any) -> None:
     assert body["messages"][0]["content"][1] == part  # the caller's stays
 
 
+URL = "https://example.org/film.webm"
+
+
+@pytest.mark.parametrize(
+    ("part", "asked"),
+    [
+        (VIDEO, (1.0, 16)),
+        ({"type": "input_video", "video_url": URL}, (1.0, 16)),
+        ({"type": "input_video", "video_url": URL, "fps": 2, "num_frames": 5}, (2.0, 5)),
+        ({"type": "video_url", "video_url": {"url": URL, "fps": 2}}, (2.0, 16)),
+    ],
+)
+def test_a_response_reads_videos(part: Any, asked: Any) -> None:
+    called, call = list[Any](), {"call_id": "c", "name": "see", "arguments": "{}", "type": "function_call"}
+    said = {"role": "user", "content": [{"type": "input_text", "text": "What moves?"}, part]}
+    result = {"type": "function_call_output", "call_id": "c", "output": [part]}
+    request: Any = responses_request(read({"input": [said, call, result]}, asked=called)).request
+    frames = ["[0m0.50s]", None, "[1m0.00s]", None, "[1m1.25s]", None]
+    texts = [[part.get("text") for part in message["content"] or ()] for message in request.messages]
+    assert texts == [["What moves?", *frames], [], frames]
+    assert [each.data for each in parts_of(request.messages)] == [b"one", b"two", b"three"] * 2
+    assert called == [asked] * 2
+
+
+@pytest.mark.parametrize(
+    ("part", "code", "param"),
+    [
+        ({"type": "input_video", "video_url": "file:///film"}, "invalid_value", ".video_url"),
+        ({"type": "input_video", "video_url": URL, "fps": 0}, "invalid_value", ".fps"),
+        ({"type": "input_video", "video_url": 5}, "invalid_type", ".input_video"),
+        ({"type": "video_url", "video_url": {}}, "invalid_value", ".video_url"),
+    ],
+)
+def test_malformed_videos_of_responses_are_named(part: Any, code: str, param: str) -> None:
+    with pytest.raises(WispError) as caught:
+        read({"input": [{"role": "user", "content": [part]}]})
+    assert (caught.value.code, caught.value.param) == (code, f"input[0].content[0]{param}")
+
+
+@pytest.mark.parametrize("item", [{"role": "assistant", "content": [VIDEO]}, {"role": "system", "content": [VIDEO]}])
+def test_only_users_and_functions_of_responses_send_videos(item: Any) -> None:
+    body = {"input": [item, {"role": "user", "content": "Hi"}]}
+    assert read(body) == body
+    with pytest.raises(WispError, match="a video") as caught:
+        responses_request(body)
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "input[0].content[0]")
+
+
+def test_two_frames_of_equal_size_are_a_picture_for_models_that_read_pairs() -> None:
+    """Its time is between theirs. A frame of another size, or the last one, is a picture."""
+    square, wide = ((MEDIA / name).read_bytes() for name in ("square.png", "wide.png"))
+    frames = [(0.5, square), (1.5, square), (2.5, wide), (3.5, square), (4.5, square), (5.5, wide)]
+    body = read(chat(VIDEO), frames, model="qwen2vl")
+    given = [(part.data, part.second) for part in parts_of(body["messages"])]
+    assert given == [(square, square), (wide, b""), (square, square), (wide, b"")]
+    texts = [part["text"] for part in body["messages"][0]["content"] if part["type"] == "text"]
+    assert texts == ["[0m1.00s]", "[0m2.50s]", "[0m4.00s]", "[0m5.50s]"]
+    assert [part.second for part in parts_of(read(chat(VIDEO), frames)["messages"])] == [b""] * 6
+
+
+@pytest.mark.parametrize(
+    ("model", "texts"),
+    [
+        ("gemma3", ["[0m0.50s]", "[1m0.00s]", "[1m1.25s]"]),
+        ("gemma4", ["00:00 ", " 00:59 ", " 01:01 "]),
+        ("idefics3", ["\nFrame from 00:00:", "\nFrame from 00:59:", "\nFrame from 01:01:"]),
+        ("minimax_m3", ["]<]0.5 seconds[>[", "]<]60.0 seconds[>[", "]<]61.2 seconds[>["]),
+    ],
+)
+def test_times_are_written_as_the_models_family_reads_them(model: str, texts: list[str]) -> None:
+    content = read(chat(VIDEO), model=model)["messages"][0]["content"]
+    assert [part.get("text") for part in content] == [text for time in texts for text in (time, None)]
+
+
+def test_qwen3_vl_reads_the_mean_time_of_a_pair() -> None:
+    square = (MEDIA / "square.png").read_bytes()
+    frames = [(seconds, square) for seconds in (0.5, 1.5, 62.0)]
+    content = read(chat(VIDEO), frames, model="qwen3vl")["messages"][0]["content"]
+    assert [part["text"] for part in content if part["type"] == "text"] == ["<1.0 seconds>", "<62.0 seconds>"]
+
+
+def frames_of(*frames: Any) -> dict[str, Any]:
+    return {"type": "input_video", "input_video": {"frames": list(frames)}}
+
+
+def test_frames_may_take_the_place_of_a_file() -> None:
+    """Nothing is decoded, so there may be any number of such videos."""
+    square = (MEDIA / "square.png").read_bytes()
+    data = base64.b64encode(square).decode()
+    frames = {"seconds": 1, "data": data}, {"seconds": 2.5, "url": f"data:image/png;base64,{data}"}
+    asked = list[Any]()
+    body = read(chat(*[frames_of(*frames)] * (MAX_VIDEOS + 1), VIDEO), asked=asked)
+    content = body["messages"][0]["content"]
+    assert [part.get("text") for part in content[:4]] == ["[0m1.00s]", None, "[0m2.50s]", None]
+    assert [part.data for part in parts_of(body["messages"])] == [square] * 10 + [data for _, data in FRAMES]
+    assert asked == [(1.0, 16)]
+
+
+@pytest.mark.parametrize(
+    ("frames", "code", "param"),
+    [
+        ("x", "invalid_type", ""),
+        ([], "invalid_type", ""),
+        ([{"seconds": 0, "data": DATA}] * (MAX_FRAMES + 1), "invalid_value", ""),
+        (["x"], "invalid_type", "[0]"),
+        ([{"data": DATA}], "invalid_type", "[0].seconds"),
+        ([{"seconds": "1", "data": DATA}], "invalid_type", "[0].seconds"),
+        ([{"seconds": float("nan"), "data": DATA}], "invalid_value", "[0].seconds"),
+        ([{"seconds": -1, "data": DATA}], "invalid_value", "[0].seconds"),
+        ([{"seconds": 1}], "invalid_value", "[0]"),
+        ([{"seconds": 1, "url": "file:///a"}], "invalid_value", "[0].url"),
+        ([{"seconds": 1, "data": DATA}], "bad_media", "[0].data"),  # no picture
+        ([{"seconds": 1, "data": base64.b64encode(b"RIFF0000WAVE").decode()}], "bad_media", "[0].data"),
+    ],
+)
+def test_malformed_frames_are_named(frames: Any, code: str, param: str) -> None:
+    with pytest.raises(WispError) as caught:
+        read(chat({"type": "input_video", "input_video": {"frames": frames}}))
+    assert (caught.value.code, caught.value.param) == (code, f"messages[0].content[0].input_video.frames{param}")
+
+
+@pytest.mark.parametrize("field", ["messages", "input"])
+def test_the_sound_of_a_video_follows_its_pictures_where_it_is_asked_for(field: str) -> None:
+    part = {"type": "input_video", "input_video": {"data": DATA, "load_audio_from_video": True}}
+    body = read({field: [{"role": "user", "content": [part, {"type": "input_text", "text": "Who speaks?"}]}]})
+    kinds = [part["type"] for part in body[field][0]["content"]]
+    assert kinds == [*["text", "image_url"] * 3, "input_audio", "input_text"]
+    if field == "input":
+        request: Any = responses_request(body).request
+        sound = parts_of(request.messages)[-1]
+        assert sound == MediaPart("input[0].content[0].input_video", data=b"film")
+
+
+def test_a_frame_that_is_no_picture_is_an_error() -> None:
+    with pytest.raises(WispError) as caught:
+        read(chat(VIDEO), model="qwen2vl")
+    assert (caught.value.code, caught.value.param) == ("bad_media", "messages[0].content[0].input_video")
+
+
 def test_how_many_pictures_are_taken() -> None:
     asked = list[Any]()
     read(chat({"type": "input_video", "input_video": {"data": DATA, "fps": 0.5, "num_frames": 3}}), asked=asked)
@@ -82,6 +224,8 @@ def test_how_many_pictures_are_taken() -> None:
         ({"data": DATA, "fps": "1"}, "invalid_type", ".fps"),
         ({"data": DATA, "num_frames": MAX_FRAMES + 1}, "invalid_value", ".num_frames"),
         ({"data": DATA, "num_frames": 1.5}, "invalid_type", ".num_frames"),
+        ({"data": DATA, "load_audio_from_video": 1}, "invalid_type", ".load_audio_from_video"),
+        ({"frames": [{}], "load_audio_from_video": True}, "invalid_value", ".load_audio_from_video"),
     ],
 )
 def test_what_is_malformed_is_named(given: Any, code: str, param: str) -> None:
@@ -105,6 +249,9 @@ def test_how_many_videos_a_request_may_have() -> None:
     with pytest.raises(WispError, match="videos") as caught:
         read({"messages": [*chat(*[VIDEO] * MAX_VIDEOS)["messages"], *chat(VIDEO)["messages"]]})
     assert (caught.value.code, caught.value.param) == ("invalid_value", "messages")
+    with pytest.raises(WispError, match="videos") as caught:
+        read({"input": [{"role": "user", "content": [VIDEO] * (MAX_VIDEOS + 1)}]})
+    assert (caught.value.code, caught.value.param) == ("invalid_value", "input")
 
 
 def test_a_video_that_cannot_be_read_is_an_error() -> None:
@@ -122,7 +269,13 @@ def test_only_users_and_tools_send_videos(role: str) -> None:
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "messages[0].content[0]")
 
 
-@pytest.mark.parametrize("body", [None, [], {}, {"messages": 1}, {"messages": [1, {"content": 1}, {"content": [1]}]}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(None, [], {}, {"messages": 1}, {"messages": [1, {"content": 1}, {"content": [1]}]}),
+        *({"input": "a"}, {"input": [1, {"content": 1}, {"role": "user", "content": [1]}, {"type": [], "role": []}]}),
+    ],
+)
 def test_other_malformed_fields_stay(body: Any) -> None:
     assert read(body) == body
 
@@ -153,6 +306,24 @@ async def test_a_request_that_is_refused_reads_no_video(
     model = page.worker._models.loaded["mini"]
     model.projector = None if projector is None else Mock(projector=projector)
     error = (await page.call(kind, request=chat(VIDEO) | more))["error"]
+    assert (error["code"], error["param"]) == (code, param)
+
+
+@pytest.mark.parametrize("kind", ["responses", "responses.inputTokens.count"])
+@pytest.mark.parametrize(
+    ("more", "code", "param"),
+    [
+        ({}, "no_projector", "input[0].content[0].input_video"),
+        ({"temperature": "x"}, "invalid_type", "temperature"),
+    ],
+)
+async def test_a_response_that_is_refused_reads_no_video(
+    kind: str, more: dict[str, Any], code: str, param: str
+) -> None:
+    page = Page()
+    await page.call("load")
+    request = {"input": [{"role": "user", "content": [VIDEO]}]}
+    error = (await page.call(kind, request=request | more))["error"]
     assert (error["code"], error["param"]) == (code, param)
 
 

@@ -16,11 +16,13 @@ import { readableInfo, readableMessages } from "./records.js";
  * @property {import("../../sdk/journal.js").Journal} journal
  * @property {string} [begun] the answer's text before that request
  *
- * @typedef {object} Medium a picture or a sound of a question, or a file for the tools that its answer uses
- * @property {"image" | "audio" | "file"} kind
+ * @typedef {object} Medium a picture, a sound or a video of a question, or a file for the tools that its answer uses
+ * @property {"image" | "audio" | "video" | "file"} kind
  * @property {string} name of its file
- * @property {Blob} blob
- * @property {number} [seconds] of a sound
+ * @property {Blob} blob of a video: its pictures, one after the other
+ * @property {number} [seconds] of a sound or a video
+ * @property {{ seconds: number, bytes: number }[]} [frames] of a video: when each picture is shown, and its size
+ * @property {number} [tokens] of a video, as counted for the model that was asked
  * @property {number[]} [peaks] of a sound: the loudest sample of each part, 0 to 1
  *
  * @typedef {object} Call of a tool, and what became of it

@@ -4,6 +4,7 @@
  */
 import { base64Of } from "../../sdk/base64.js";
 import { urlOf } from "../media/medium.js";
+import { framesIn } from "../media/video_frames.js";
 
 /**
  * @typedef {import("./database.js").Message} Message
@@ -21,11 +22,15 @@ export function sensesOf({ choice, stats }) {
   return { image: false, audio: false, ...stats.media, marks: true };
 }
 
+/** Whether a model takes a kind of media: one that sees takes videos, as pictures. @param {Senses} senses @param {Medium["kind"]} kind */
+export function takes(senses, kind) {
+  if (kind === "file") return false;
+  return kind === "audio" ? senses.audio : senses.image;
+}
+
 /** The content of a message, with the media that the model takes. @param {Message} message @param {Senses} senses @returns {Content} */
 export function contentOf({ content, media = [], n }, senses) {
-  const parts = media.flatMap(({ kind }, index) =>
-    kind !== "file" && senses[kind] ? [partOf(kind, `medium:${n}/${index}`)] : [],
-  );
+  const parts = media.flatMap(({ kind }, index) => (takes(senses, kind) ? [partOf(kind, `medium:${n}/${index}`)] : []));
   const files = media.filter(({ kind }) => kind === "file").map(({ name }) => `[Attached file: ${name}]`);
   if (files.length && senses.marks) {
     const said = content ? [{ type: "text", text: content }] : [];
@@ -36,8 +41,9 @@ export function contentOf({ content, media = [], n }, senses) {
   return text ? [...parts, { type: "text", text }] : parts;
 }
 
-/** @param {"image" | "audio"} kind @param {string} name */
-function partOf(kind, name) {
+/** The part of a request that names a medium. @param {Medium["kind"]} kind @param {string} name */
+export function partOf(kind, name) {
+  if (kind === "video") return { type: "input_video", input_video: { url: name } };
   if (kind === "image") return { type: "image_url", image_url: { url: name } };
   return { type: "input_audio", input_audio: { data: name, format: "wav" } };
 }
@@ -66,22 +72,41 @@ export async function withMedia(request, messages, travels) {
     request.messages.map(async (message) => {
       const { content } = message;
       if (typeof content === "string") return message;
-      return { ...message, content: await Promise.all(content.map((part) => filledPart(part, messages, travels))) };
+      const parts = await Promise.all(content.map((part) => filledParts(part, messages, travels)));
+      return { ...message, content: parts.flat() };
     }),
   );
   return { ...request, messages: filled };
 }
 
 /** @param {Record<string, any>} part @param {Message[]} messages @param {boolean} travels */
-async function filledPart(part, messages, travels) {
-  const [, n, index] = NAME.exec(part.image_url?.url ?? part.input_audio?.data ?? "") ?? [];
+async function filledParts(part, messages, travels) {
+  const [, n, index] = NAME.exec(part.image_url?.url ?? part.input_audio?.data ?? part.input_video?.url ?? "") ?? [];
   const medium = messages.find((message) => String(message.n) === n)?.media?.[Number(index)];
   if (!medium) return part;
   const { blob, kind } = medium;
+  if (kind === "video") return travels ? picturesOf(medium) : { ...part, input_video: { frames: framesOf(medium) } };
   if (kind === "audio") {
     const format = /mpeg|mp3/.test(blob.type) ? "mp3" : "wav"; // OpenAI knows no others; the engine looks itself
     return { ...part, input_audio: { data: await base64Of(blob), format } };
   }
-  const url = travels ? `data:${blob.type};base64,${await base64Of(blob)}` : urlOf(blob);
+  const url = travels ? await dataUrlOf(blob) : urlOf(blob);
   return { ...part, image_url: { url } };
+}
+
+/** @param {Blob} blob */
+const dataUrlOf = async (blob) => `data:${blob.type};base64,${await base64Of(blob)}`;
+
+/** The pictures of a video for the engine in this browser, which writes their times. @param {Medium} medium */
+const framesOf = (medium) => framesIn(medium).map(({ seconds, blob }) => ({ seconds, url: urlOf(blob) }));
+
+/** The pictures of a video for another server, each after its time. @param {Medium} medium */
+async function picturesOf(medium) {
+  const parts = await Promise.all(
+    framesIn(medium).map(async ({ seconds, blob }) => [
+      { type: "text", text: `[${Math.floor(seconds / 60)}m${(seconds % 60).toFixed(2)}s]` },
+      { type: "image_url", image_url: { url: await dataUrlOf(blob) } },
+    ]),
+  );
+  return parts.flat();
 }

@@ -11,7 +11,7 @@ import { t } from "../../language/phrase.js";
  */
 
 // A type may have parameters, as in "text/plain; charset=utf-8".
-const DATA = /^data:((?:image|audio)\/.+?)?;base64,[A-Za-z0-9+/]*=*$/;
+const DATA = /^data:((?:image|audio|video)\/.+?)?;base64,[A-Za-z0-9+/]*=*$/;
 export const FILE = /^data:(.*?);base64,([A-Za-z0-9+/]*=*)$/;
 const DAMAGED = "damaged";
 const MOST = 2 ** 52; // limit of messages' numbers: numbers just above it are exact, too
@@ -43,10 +43,12 @@ const isSource = isOf({ document: isText, text: isText, heading: orNone(isText),
 const isFile = (/** @type {any} */ value) => isOf({ name: isText })(value) && hasBytes(value, FILE);
 const isMedium = (/** @type {any} */ value) =>
   isOf({
-    kind: (kind) => ["image", "audio", "file"].includes(kind),
+    kind: (kind) => ["image", "audio", "video", "file"].includes(kind),
     name: isText,
     seconds: maybe(isNumber),
     peaks: maybe(isListOf(isNumber)),
+    frames: maybe(isListOf(isOf({ seconds: isNumber, bytes: isNumber }))),
+    tokens: maybe(isNumber),
   })(value) && hasBytes(value, value.kind === "file" ? FILE : DATA);
 const isCall = isOf({
   id: isText,

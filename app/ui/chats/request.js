@@ -2,7 +2,7 @@
 import { t } from "../../language/phrase.js";
 import { wordFields } from "../answer/words.js";
 import { samplingFields } from "../settings.js";
-import { contentOf, sensesOf, textOf, withMedia, withText } from "./media_parts.js";
+import { contentOf, sensesOf, takes, textOf, withMedia, withText } from "./media_parts.js";
 import { resultLimit, saidIn, textOfSteps } from "./steps.js";
 import { answered, firstSent, lastAnswer, olderTurns } from "./turns.js";
 import { fittingEnd, limitsOf, turnsToDrop } from "./window.js";
@@ -191,12 +191,12 @@ async function countOf(wisp, request, history) {
 
 /** Refuses a question with media that the model does not take. @param {Message | undefined} question @param {import("./media_parts.js").Senses} senses @param {string} name of the model */
 function refuse(question, senses, name) {
-  const lacking = question?.media?.find(({ kind }) => kind !== "file" && !senses[kind]);
+  const lacking = question?.media?.find(({ kind }) => kind !== "file" && !takes(senses, kind));
   if (!lacking) return;
   const message =
-    lacking.kind === "image"
-      ? t("{name} does not see pictures.", { name })
-      : t("{name} does not hear sound.", { name });
+    lacking.kind === "audio"
+      ? t("{name} does not hear sound.", { name })
+      : t("{name} does not see pictures.", { name });
   throw Object.assign(new Error(`${message}`), { code: "no_projector" });
 }
 

@@ -19,7 +19,7 @@ export function usingTools(message, { conversation, view, controller: { signal }
     offered: tools,
     chat: conversation.id,
     isPrivate: conversation.info.private ?? false,
-    files: conversation.messages.flatMap(({ media = [] }) => media),
+    files: conversation.messages.flatMap(({ media = [] }) => media.filter(({ kind }) => kind !== "video")),
     async permit(call, tool, again) {
       if (!again && isAllowed(tool, conversation.info)) return true;
       const { promise: allowed, resolve } = Promise.withResolvers();

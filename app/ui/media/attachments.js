@@ -1,15 +1,15 @@
 /** The pictures and sounds of the next question: chosen, pasted, photographed or recorded, with the tokens that they take. */
-import { sentences, t } from "../../language/phrase.js";
+import { joined, t } from "../../language/phrase.js";
 import { explain } from "../advice.js";
-import { sensesOf, withMedia } from "../chats/media_parts.js";
+import { partOf, sensesOf, takes, withMedia } from "../chats/media_parts.js";
 import { openMenu } from "../chats/menu.js";
 import { choiceOf } from "../chats/other_model.js";
 import { byId, h, iconButton, whenIdle } from "../dom.js";
-import { bytes, tokens } from "../format.js";
+import { bytes, pictures, tokens } from "../format.js";
 import { announce, dismiss, notify, tellUnusable } from "../notices.js";
 import { say } from "../texts.js";
 import { startCamera } from "./camera.js";
-import { fileMedium, isMedium, mediaOf } from "./medium.js";
+import { fileMedium, isMedium, mediumOf } from "./medium.js";
 import { startRecorder } from "./recorder.js";
 import { hasUnsentMedia, keepUnsentMedia, unsentMedia } from "./unsent.js";
 import { thumbnail } from "./views.js";
@@ -84,15 +84,18 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
     if (medium.kind === "file") return say(text, bytes(medium.blob.size));
     const { name, choice, stats } = loaded;
     if (choice.upstream) return;
-    if (!sensesOf(loaded)[medium.kind]) {
+    if (!takes(sensesOf(loaded), medium.kind)) {
       item.classList.add("refused");
       say(text, t("not for this model"));
       return tellLack(name, medium.kind);
     }
     say(text, "…");
+    delete medium.tokens; // of another model
     try {
       const n = await tokensOf(medium, await engine.ready(), stats.model);
-      if (engine.loaded === loaded) say(text, tokens(n));
+      if (engine.loaded !== loaded) return;
+      if (medium.kind === "video") medium.tokens = n;
+      say(text, medium.frames ? joined([pictures(medium.frames.length), tokens(n)]) : tokens(n));
     } catch (error) {
       if (engine.loaded !== loaded || !items.has(medium)) return;
       item.classList.add("refused");
@@ -104,11 +107,11 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
 
   /** Says that a model does not take a kind of media, and what to do. @param {string} name @param {Medium["kind"]} kind */
   async function tellLack(name, kind) {
-    const models = kind === "image" ? await engine.models() : [];
+    const models = kind === "audio" ? [] : await engine.models();
     const [seeing] = models.filter(({ projector }) => projector).flatMap(choiceOf);
     if (engine.loaded?.name !== name || !items.size) return;
     const text =
-      kind === "image" ? t("{name} does not see pictures.", { name }) : t("{name} does not hear sound.", { name });
+      kind === "audio" ? t("{name} does not hear sound.", { name }) : t("{name} does not see pictures.", { name });
     const more = t("If it was trained for them, add its projector, a second file that was published with it.");
     const actions = [{ label: t("Add a projector"), run: addProjector }];
     if (seeing) actions.unshift({ label: t("Use {name}", { name: seeing.name }), run: () => load(seeing) });
@@ -121,7 +124,7 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
       const key = `medium ${file.name}`;
       if (file.type.startsWith("video/")) notify({ key, text: t("Reading {name} …", { name: file.name }) });
       try {
-        put(...(asFiles ? [await fileMedium(file)] : await mediaOf(file)));
+        put(await (asFiles ? fileMedium(file) : mediumOf(file)));
         dismiss(key);
       } catch (error) {
         const text = t("{name} was not added.", { name: file.name });
@@ -203,9 +206,7 @@ const hasFormattedText = (clipboard) =>
 
 /** The tokens that a medium adds to a prompt. @param {Medium} medium @param {import("../../wisp.js").Wisp} wisp @param {string} model */
 async function tokensOf(medium, wisp, model) {
-  const type = medium.kind === "image" ? "image_url" : "input_audio";
-  const name = "medium:0/0";
-  const part = type === "image_url" ? { type, image_url: { url: name } } : { type, input_audio: { data: name } };
+  const part = partOf(medium.kind, "medium:0/0");
   const count = async (/** @type {any} */ content) => {
     const request = { model, messages: [{ role: "user", content }] };
     const history = /** @type {any} */ ([{ n: 0, media: [medium] }]);

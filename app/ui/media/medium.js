@@ -1,8 +1,8 @@
 /** Pictures, sounds and videos of questions: which files are such, and the addresses under which the page shows them. */
 import { t } from "../../language/phrase.js";
 import { upright } from "../../sdk/upright.js";
-import { framesOf } from "../../sdk/video.js";
-import { bytes, playingTime } from "../format.js";
+import { bytes } from "../format.js";
+import { videoMedium } from "./video_frames.js";
 import { waveOf } from "./wave.js";
 
 /** @typedef {import("../chats/database.js").Medium} Medium */
@@ -10,8 +10,6 @@ import { waveOf } from "./wave.js";
 const PICTURE = /\.(png|jpe?g|webp|gif|bmp|avif)$/i;
 const SOUND = /\.(wav|mp3|ogg|oga|opus|flac|m4a|aac|weba)$/i;
 const VIDEO = /\.(mp4|m4v|mov|webm|mkv|ogv)$/i;
-const FRAMES = { fps: 1, most: 8 }; // of a video: each takes tokens, and the user can remove some
-
 const MOST_BYTES = 50e6; // of a file for tools, which goes into their memory
 
 /** A file as it is, for tools. @param {File} file @returns {Promise<Medium>} */
@@ -34,23 +32,17 @@ function kindOf({ name, type }) {
 }
 
 /**
- * Reads a file as media: a photo upright, a sound with its wave if this browser can decode it, a video as pictures of it.
- * @param {File} file that isMedium() accepts @returns {Promise<Medium[]>}
+ * Reads a file as a medium: a photo upright, a sound with its wave if this browser can decode it, a video as pictures of it.
+ * @param {File} file that isMedium() accepts @returns {Promise<Medium>}
  */
-export async function mediaOf(file) {
+export async function mediumOf(file) {
   const kind = kindOf(file);
-  if (kind !== "video") return [await mediumOf(file, kind === "image" ? kind : "audio")];
-  const frames = await framesOf(file, FRAMES);
-  return frames.map(({ seconds, blob }) => ({ kind: "image", name: `${file.name} ${playingTime(seconds)}`, blob }));
-}
-
-/** @param {File} file @param {"image" | "audio"} kind @returns {Promise<Medium>} */
-async function mediumOf(file, kind) {
+  if (kind === "video") return videoMedium(file);
   // A copy: the file itself may be changed or deleted before the question is sent.
   const blob = new Blob([await file.arrayBuffer()], { type: file.type });
   const { name } = file;
   if (kind === "image") return { kind, name, blob: await upright(blob).catch(() => blob) };
-  return { kind, name, blob, ...(await waveOf(blob).catch(() => ({}))) };
+  return { kind: "audio", name, blob, ...(await waveOf(blob).catch(() => ({}))) };
 }
 
 /** @type {WeakMap<Blob, string>} */

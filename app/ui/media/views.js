@@ -1,9 +1,10 @@
 /** How media are shown in the thread: pictures that open in a dialog, and sounds that play. */
 import { joined, t } from "../../language/phrase.js";
 import { byId, h } from "../dom.js";
-import { playingTime } from "../format.js";
+import { pictures, playingTime, tokens } from "../format.js";
 import { icon } from "../icons.js";
 import { urlOf } from "./medium.js";
+import { framesIn } from "./video_frames.js";
 import { drawing } from "./wave.js";
 
 /** @typedef {import("../chats/database.js").Medium} Medium */
@@ -20,9 +21,22 @@ function shown(medium) {
     const name = t("Sound: {name}", { name: medium.name });
     return h("audio", { controls: true, preload: "metadata", src: urlOf(medium.blob), "aria-label": name });
   }
+  if (medium.kind === "video") return film(medium);
   // A question has no drawing, but one that a file of chats has could take minutes to draw.
   if (medium.kind === "file" || medium.blob.type === "image/svg+xml") return fileLink(medium);
   return pictureButton(medium);
+}
+
+/** A video: what models see of it. @param {Medium} medium */
+function film(medium) {
+  const { name, seconds, frames = [], tokens: cost } = medium;
+  const about = [name, seconds && playingTime(seconds), pictures(frames.length), cost && tokens(cost)];
+  const shots = framesIn(medium).map((frame) => {
+    const time = playingTime(Math.floor(frame.seconds));
+    const one = { kind: /** @type {const} */ ("image"), name: `${name} ${time}`, blob: frame.blob };
+    return h("li", {}, pictureButton(one), h("small", {}, time));
+  });
+  return h("figure", { class: "film" }, h("ul", {}, ...shots), h("figcaption", { dir: "auto" }, joined(about)));
 }
 
 /** Pictures that are known to cost little to draw; null: there are none. @param {Medium[]} media */
@@ -57,10 +71,19 @@ export function picture(medium) {
 /** A small view of a medium. @param {Medium} medium */
 export function thumbnail(medium) {
   if (medium.kind === "image") return picture(medium);
+  if (medium.kind === "video") return filmThumbnail(medium);
   if (medium.kind === "file")
     return h("span", { class: "clip", title: medium.name }, icon("file"), h("span", {}, medium.name));
   const length = medium.seconds === undefined ? "" : playingTime(medium.seconds);
   return h("span", { class: "clip", title: joined([medium.name, length]) }, drawing(medium.peaks ?? []), length);
+}
+
+/** @param {Medium} medium */
+function filmThumbnail(medium) {
+  const { name, seconds = 0 } = medium;
+  const [first] = framesIn(medium);
+  const shown = first && picture({ kind: "image", name, blob: first.blob });
+  return h("span", { class: "film-thumbnail", title: name }, shown, h("span", {}, icon("play"), playingTime(seconds)));
 }
 
 /** @param {Medium} medium */

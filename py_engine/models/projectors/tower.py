@@ -87,6 +87,7 @@ class Tower:
     deepstack: tuple[int, ...] = ()  # blocks whose output goes to a layer of the text model
     features: tuple[int, ...] = ()  # after how many blocks LLaVA's projector reads rows
     experts_used: int = 0  # of dots3note_v
+    pairs: bool = False  # two frames of a video may be one picture
 
     @property
     def blocks_used(self) -> int:
@@ -254,6 +255,7 @@ def _image(header: Header, vision: Vision) -> Tower:
         deepstack=_deepstack(header, vision),
         features=vision.features,
         experts_used=vision.experts_used,
+        pairs=vision.pairs,
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from py_engine.errors import WispError
-from py_engine.media.kinds import FINE, QWEN_VL
+from py_engine.media.kinds import FINE, QWEN_VL, SECOND_FRAME
 from py_engine.models.projectors import (
     cogvlm,
     convnext,
@@ -92,7 +92,9 @@ def _patches(s: Stages, norms: Norms) -> Buffer:
     tower, w, ops = s.tower, s.w, s.ops
     n, pixels = tower.embedding_length, 3 * tower.patch**2
     fine = tower.kind in FINE
-    bytes_ = s.words("pixels", (1 + fine) * s.most * -(-pixels // 4))  # every picture begins with a word
+    bytes_ = s.words(
+        "pixels", (1 + (fine or tower.pairs)) * s.most * -(-pixels // 4)
+    )  # every picture begins with a word
     normalised, layer = "v.patch_norm.1.weight" in w, Norms(s, rms=False, eps=EPS)
     interleaved = tower.kind == "youtuvl"
     dtype = "f32" if normalised or interleaved else ops.input_dtype
@@ -106,8 +108,10 @@ def _patches(s: Stages, norms: Norms) -> Buffer:
     bias, has_class = w.optional_vector(("v.patch_embd.bias", n)), "v.class_embd" in w
     kernel = w.matrix("v.patch_embd.weight", n, pixels)
     products.append(ops, Product(patches, kernel, x, None if has_class else bias))
-    if "v.patch_embd.weight.1" in w:  # of a film's second frame; a still picture is both
-        products.append(ops, Product(patches, w.matrix("v.patch_embd.weight.1", n, pixels), x, epilogue=ADD))
+    if SECOND_FRAME in w:  # a still picture is both frames
+        if tower.pairs:
+            patches = rows.patches(ops, bytes_, s.taps("second_frames", 1), byte_values(s), tower.patch, dtype)
+        products.append(ops, Product(patches, w.matrix(SECOND_FRAME, n, pixels), x, epilogue=ADD))
     if fine:
         patches = rows.patches(ops, bytes_, s.taps("fractions", 1), fractions(s), tower.patch)
         products.append(ops, Product(patches, kernel, x, epilogue=ADD))

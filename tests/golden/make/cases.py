@@ -21,6 +21,7 @@ from tests.golden.make import (
 from tests.golden.make.adapters import adapter_cases
 from tests.golden.make.diffusion import record_diffusion
 from tests.golden.make.encoder_decoder import record_answers
+from tests.golden.make.frame_pairs import write_pairs
 from tests.golden.make.gguf_file import GgufFile, Layout
 from tests.golden.make.llama_cpp_api import Library, library
 from tests.golden.make.media_cases import media_cases
@@ -192,6 +193,7 @@ def all_cases() -> list[Golden]:
         *map(ToyVocabCase, TOY_VOCABS),
         FileCase("vocab/pretokenizers.json", pretokenizers.make),
         FileCase("vision/media/more_sizes.json", write_sizes),
+        FileCase("video/pairs.json", write_pairs),
         FileCase("dequant.npz", dequantize.make),
         FileCase("wisp-mini-chat.json", make_wisp_mini),
         FileCase("minilm.json", make_minilm),

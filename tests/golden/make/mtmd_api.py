@@ -85,6 +85,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mtmd_get_audio_sample_rate": (c_int32, [c_void_p]),
     "mtmd_bitmap_init": (c_void_p, [c_uint32, c_uint32, POINTER(c_ubyte)]),
     "mtmd_bitmap_init_from_audio": (c_void_p, [c_size_t, POINTER(c_float)]),
+    "mtmd_bitmap_set_mergeable": (None, [c_void_p, c_bool]),
     "mtmd_bitmap_free": (None, [c_void_p]),
     "mtmd_bitmap_get_n_bytes": (c_size_t, [c_void_p]),
     "mtmd_bitmap_get_data": (c_void_p, [c_void_p]),

@@ -14,13 +14,14 @@ from py_engine.encode.batch import EncoderBatch
 from py_engine.encoder import Encoder
 from py_engine.errors import WispError
 from py_engine.media.layout import Shown
-from py_engine.media.prepared import Stacked
+from py_engine.media.prepared import FramePair, Stacked
 from py_engine.options import LoadOptions
 from py_engine.plan.plan import Op, PerToken, Weight
 from py_engine.plan.traffic import label_of
 from tests.support.page.engines import open_model, raw
 
-Given = dict[str, Any]  # {"modality", "dtype", "shape", "data": base64}, of an overview with tiles also "shown"
+# {"modality", "dtype", "shape", "data": base64}; of an overview with tiles also "shown", of a pair of frames "pair"
+Given = dict[str, Any]
 
 
 async def encode(url: str, options: dict[str, Any], requests: list[list[Given]]) -> dict[str, Any]:
@@ -41,6 +42,8 @@ async def encode(url: str, options: dict[str, Any], requests: list[list[Given]])
 
 def _input(given: Given) -> Any:
     array = np.frombuffer(base64.b64decode(given["data"]), given["dtype"]).reshape(given["shape"])
+    if given.get("pair"):
+        return FramePair(array)
     if "shown" not in given:
         return array
     return Stacked(array, Shown(*(tuple(pair) for pair in given["shown"])))
