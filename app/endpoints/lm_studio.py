@@ -14,7 +14,7 @@ class LMStudioHandlers(Handlers):
     @answers("api/v0/chat/completions")
     async def chat_with_stats(self, fields: Fields, call: Call) -> Any:
         """Answer a chat."""
-        body = await self.with_files_read(fields, call)
+        body = await self.with_files_read(fields, call, chat_request)
         return await self._with_stats(chat_request(body), fields, call)
 
     @answers("api/v0/completions")
