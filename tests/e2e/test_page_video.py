@@ -37,6 +37,25 @@ COST = """async (name) => {
     const text = { type: "text", text: "." };
     return (await count({ type: "video_url", video_url: { url } }, text)) - (await count(text));
 }"""
+EDGES = "(element) => { const { left, right } = element.getBoundingClientRect(); return [left, right]; }"
+# Shows a question with a video of eight pictures and a long name.
+SHOW_EIGHT = """async () => {
+    const { videoMedium } = await import("/repo/app/ui/media/video_frames.js");
+    const { mediaList } = await import("/repo/app/ui/media/views.js");
+    const blob = await (await fetch("/repo/tests/golden/video/colours.webm")).blob();
+    const made = await videoMedium(new File([blob], `${"a-long-name".repeat(9)}.webm`));
+    const { bytes } = made.frames[0], picture = made.blob.slice(0, bytes);
+    const frames = Array.from({ length: 8 }, (_, i) => ({ seconds: 60 * i, bytes }));
+    const medium = { ...made, frames, blob: new Blob(Array(8).fill(picture)), tokens: 2048, seconds: 480 };
+    const [item, asked] = ["li", "div"].map((tag) => document.createElement(tag));
+    item.className = "message user";
+    asked.className = "asked";
+    asked.append(mediaList([medium]));
+    item.append(asked);
+    document.querySelector("#welcome").hidden = true;
+    document.querySelector("#thread").append(item);
+    document.querySelector("#thread").hidden = false;
+}"""
 # A chat's parts for another server: the text before each picture, and the beginning of its address.
 SENT = """async (name) => {
     const { videoMedium } = await import("/repo/app/ui/media/video_frames.js");
@@ -156,6 +175,25 @@ def test_a_video_that_was_not_sent_outlives_a_reload(talk: Page) -> None:
     expect(attached(talk).locator("small")).to_contain_text("3 pictures")
     expect(attached(talk).locator("img")).to_have_js_property("naturalWidth", 96)
     clear(talk)
+
+
+def test_a_long_row_of_pictures_scrolls_by_itself(talk: Page) -> None:
+    """Also on a phone, the video is no wider than the thread."""
+    talk.evaluate(SHOW_EIGHT)
+    for width in (390, 1280):
+        talk.set_viewport_size({"width": width, "height": 800})
+        for i in range(8):
+            expect(film(talk).locator("img").nth(i)).to_have_js_property("naturalWidth", 96)
+        assert talk.evaluate("document.documentElement.scrollWidth") <= width
+        left, right = talk.locator("#thread").evaluate(EDGES)
+        first, last = film(talk).evaluate(EDGES)
+        assert (left <= first, last <= right) == (True, True)
+        row = film(talk).locator("ul")
+        assert row.evaluate("(row) => row.scrollWidth > row.clientWidth")
+        row.evaluate("(row) => row.scrollTo(row.scrollWidth, 0)")
+        expect(film(talk).get_by_role("button").last).to_be_in_viewport(ratio=0.9)
+    talk.reload()
+    wait_ready(talk)
 
 
 def test_another_server_gets_pictures_with_their_times(talk: Page) -> None:
