@@ -12,7 +12,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from app.answers.plain_schemas import NOTES, properties_of, texts_of, types_of
+from app.answers.plain_schemas import (
+    NOTES,
+    bare_texts_of,
+    flattened,
+    is_text_or_null,
+    properties_of,
+    types_of,
+)
 from app.answers.tagged_calls import OTHER_TYPES, TaggedArguments, as_json
 from app.constrain.ebnf import Grammar, either, literal, text_until
 from app.constrain.rules import schema_rule
@@ -31,14 +38,14 @@ class ElementArguments(TaggedArguments):
             inner = self._members(grammar, schema, param)
             return None if inner is None else f"{inner} {literal(end)}"
         if types == {"array"}:
-            items = schema.get("items")
+            items = flattened(schema.get("items"))
             if not schema.keys() <= NOTES | {"type", "items"} or not isinstance(items, dict) or not types_of(items):
                 return None
             item = self.value(grammar, items, param, f"{MARK}</item>")
             return None if item is None else f"({literal(f'{MARK}<item>')} {item})* {literal(end)}"
         if types and types <= OTHER_TYPES - {"array", "object"}:
             return f"{schema_rule(grammar, schema, param, ordered=True)} {literal(end)}"
-        texts = texts_of(schema)
+        texts = bare_texts_of(schema)
         if texts is None or any(MARK in text for text in texts):
             return None
         if texts:
@@ -59,7 +66,7 @@ class ElementArguments(TaggedArguments):
         return " ".join(rules)
 
     def as_json(self, raw: str, schema: Any) -> str:
-        if MARK not in raw and not types_of(_mapping(schema)) & {"array", "object"}:
+        if MARK not in raw and not types_of(_mapping(schema)) & {"array", "object", "string"}:
             return as_json(raw)
         return json.dumps(_value(raw, schema, 0), ensure_ascii=False)
 
@@ -70,10 +77,12 @@ def _mapping(schema: Any) -> Mapping[str, Any]:
 
 def _value(raw: str, schema: Any, depth: int) -> Any:
     """The value of an element's inside."""
-    schema = _mapping(schema)
+    schema = flattened(_mapping(schema))
     types, members = types_of(schema), _elements(raw) if depth < _MAX_DEPTH else []
     if types == {"string"}:
         return raw
+    if is_text_or_null(schema):
+        return None if raw.strip() == "null" else raw
     if not members and not raw.strip() and types & {"array", "object"}:
         return [] if "array" in types else {}
     if not members:

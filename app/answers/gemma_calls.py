@@ -13,7 +13,15 @@ from dataclasses import replace
 from typing import Any
 
 from app.answers.parsing import Until
-from app.answers.plain_schemas import NOTES, members, properties_of, texts_of, types_of
+from app.answers.plain_schemas import (
+    NOTES,
+    lists_null,
+    members,
+    properties_of,
+    texts_of,
+    types_of,
+    without_null,
+)
 from app.answers.tool_calls import Arguments, CallParser, CallSyntax, head_rule
 from app.constrain.ebnf import Grammar, either, literal, text_until
 from app.constrain.rules import schema_rule
@@ -66,12 +74,15 @@ def _value(grammar: Grammar, schema: Any, param: str) -> str | None:
     """The rule of a value; None if its schema says more than its type."""
     if not isinstance(schema, dict):
         return None
+    types = types_of(schema)
+    if "null" in types and not types <= _ATOMS:
+        return _value_or_null(grammar, schema, param)
     if schema.get("type") == "object":
         return _object(grammar, schema, param, nested=True)
     if schema.get("type") == "array" and schema.keys() <= NOTES | {"type", "items"}:
         item = _value(grammar, schema.get("items"), param)
         return None if item is None else f"{literal('[')} ({item} ({literal(',')} {item})*)? {literal(']')}"
-    if types_of(schema) and types_of(schema) <= _ATOMS:
+    if types and types <= _ATOMS:
         return schema_rule(grammar, schema, param)
     texts = texts_of(schema)
     if texts is None:
@@ -79,6 +90,14 @@ def _value(grammar: Grammar, schema: Any, param: str) -> str | None:
     if texts:
         return either(literal(f"{QUOTE}{text}{QUOTE}") for text in texts)
     return f"{literal(QUOTE)} {grammar.add('text', text_until(QUOTE))}"
+
+
+def _value_or_null(grammar: Grammar, schema: Mapping[str, Any], param: str) -> str | None:
+    """The rule of a value of one type, or null; None for several other types."""
+    if len(types_of(schema) - {"null"}) > 1:
+        return None
+    value = _value(grammar, without_null(schema), param)
+    return either([value, literal("null")]) if value and lists_null(schema) else value
 
 
 class GemmaCallParser(CallParser):

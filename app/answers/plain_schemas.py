@@ -12,6 +12,7 @@ from typing import Any
 from app.constrain import effort
 from app.constrain.ebnf import Grammar, literal
 
+NULL = frozenset(["null"])
 NOTES = frozenset(["title", "description", "default", "examples", "$comment", "deprecated", "nullable"])
 _OF_OBJECTS = NOTES | {"type", "properties", "required", "additionalProperties", "$schema", "strict"}
 MAX_NAME = 100  # characters of a property's name, which the parsers look for within 300
@@ -19,16 +20,65 @@ MAX_ENUM = 1000
 
 
 def properties_of(schema: Mapping[str, Any], *, nested: bool = False) -> dict[str, Any] | None:
-    """The properties of an object, if its schema says no more. `nested`: None as well if it lists no properties."""
+    """The properties of an object, flattened(), if its schema says no more.
+
+    `nested`: None as well if it lists no properties.
+    """
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if schema.get("type") != "object" or not _OF_OBJECTS.issuperset(schema) or schema.get("additionalProperties"):
         return None
     if not isinstance(properties, dict) or not isinstance(required, list) or (nested and not properties):
         return None
+    properties = {name: flattened(value) for name, value in properties.items()}
     listed = all(isinstance(name, str) and name in properties for name in required)
     named = all(0 < len(name) <= MAX_NAME and name.isprintable() for name in properties)
     known = all(isinstance(value, dict) and types_of(value) for value in properties.values())
     return properties if listed and named and known and "$ref" not in json.dumps(properties) else None
+
+
+def flattened(schema: Any) -> Any:
+    """A schema with one list of types, if it is `anyOf` or `oneOf` of null and of one type: pydantic's Optional.
+
+    Any other schema is returned as it is.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    notes = {key: value for key, value in schema.items() if key in NOTES}
+    (key, options), *others = [item for item in schema.items() if item[0] not in NOTES] or [("", None)]
+    if others or key not in ("anyOf", "oneOf") or not isinstance(options, list) or not all(map(_is_dict, options)):
+        return schema
+    typed = [option for option in options if types_of(option) != NULL]
+    if len(options) != len(typed) + 1 or len(typed) != 1 or not isinstance(typed[0].get("type"), str):
+        return schema
+    enum = {"enum": [*typed[0]["enum"], None]} if isinstance(typed[0].get("enum"), list) else {}
+    if "const" in typed[0] or not all(
+        option.keys() <= NOTES | {"type"} for option in options if option is not typed[0]
+    ):
+        return schema
+    return {**typed[0], **notes, "type": [typed[0]["type"], "null"], **enum}
+
+
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def is_text_or_null(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema allows texts and null, and no other types."""
+    return types_of(schema) == {"string", "null"}
+
+
+def without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of the other values that a schema of one type and null allows."""
+    (type,) = types_of(schema) - NULL
+    listed = schema.get("enum")
+    enum = {"enum": [value for value in listed if value is not None]} if isinstance(listed, list) else {}
+    return {**schema, "type": type, **enum}
+
+
+def lists_null(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema does not leave null out of the values that it lists, if it lists any."""
+    listed = schema.get("enum")
+    return not isinstance(listed, list) or None in listed
 
 
 def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
@@ -52,6 +102,19 @@ def texts_of(schema: Mapping[str, Any]) -> list[str] | None:
         return None
     effort.spend(sum(map(len, listed)) >> 2)
     return listed
+
+
+def bare_texts_of(schema: Mapping[str, Any]) -> list[str] | None:
+    """texts_of(), for texts without quotes: where the schema allows null as well, it is the text `null`.
+
+    None as well if a listed text is `null`, too.
+    """
+    if not is_text_or_null(schema):
+        return texts_of(schema)
+    texts = texts_of(without_null(schema))
+    if not texts or not lists_null(schema):
+        return texts
+    return None if "null" in texts else [*texts, "null"]
 
 
 def members(grammar: Grammar, rules: Iterable[tuple[str, bool]], joint: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.answers.plain_schemas import members, properties_of
+from app.answers.plain_schemas import is_text_or_null, lists_null, members, properties_of, without_null
 from app.answers.tool_calls import Arguments, CallParser, CallSyntax, pattern
 from app.constrain.ebnf import Grammar, either, literal
 from app.constrain.rules import schema_rule
@@ -63,6 +63,8 @@ def _value(grammar: Grammar, schema: Mapping[str, Any], param: str) -> str:
     """The rule of a value: JSON, but with True, False and None for its constants."""
     given = schema.get("type", [])
     types = given if isinstance(given, list) else [given]
+    if "enum" in schema and is_text_or_null(schema) and lists_null(schema):
+        return either([literal("None"), _value(grammar, without_null(schema), param)])
     constants = [literal(text) for type in types if type in _CONSTANTS for text in _CONSTANTS[type]]
     others = [type for type in types if type not in _CONSTANTS]
     if not constants or "enum" in schema or "const" in schema:

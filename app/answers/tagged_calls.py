@@ -8,7 +8,8 @@
     </function>
     </tool_call>
 
-A string is written without quotes or escapes, any other value as JSON. MiniCPM5 writes a string that has <, & or line
+A string is written without quotes or escapes, any other value as JSON. Where null is allowed beside strings, `null` is
+null. MiniCPM5 writes a string that has <, & or line
 breaks as a CDATA section of XML. DeepSeek's tags say whether a value is a string. Some models at times write all
 arguments as one JSON object. The parser accepts both; the grammar requires JSON where a tool's schema is more than a
 list of plain properties.
@@ -23,7 +24,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.answers.parsing import Until
-from app.answers.plain_schemas import NOTES, properties_of, texts_of, types_of
+from app.answers.plain_schemas import (
+    NOTES,
+    bare_texts_of,
+    flattened,
+    is_text_or_null,
+    properties_of,
+    types_of,
+)
 from app.answers.tool_calls import (
     KIND,
     NAME,
@@ -111,7 +119,7 @@ class TaggedArguments(Arguments):
         """The rule of a value and the end tag. None: a string's schema has keywords other than `enum`."""
         if types_of(schema) <= OTHER_TYPES:
             return f"{schema_rule(grammar, schema, param, ordered=True)} {literal(end)}"
-        texts, stop = texts_of(schema), end.rstrip()
+        texts, stop = bare_texts_of(schema), end.rstrip()
         if texts is None:
             return None
         if texts:
@@ -124,6 +132,8 @@ class TaggedArguments(Arguments):
 
     def as_json(self, raw: str, schema: Any) -> str:
         """A value that is no string, or may be none, as JSON. `schema`: its own, if the tool's is one."""
+        if isinstance(schema, dict) and is_text_or_null(schema) and raw.strip() != "null":
+            return json.dumps(raw, ensure_ascii=False)
         return as_json(raw)
 
     def _written(self, text: str) -> str:
@@ -219,7 +229,7 @@ class TaggedCallParser(CallParser):
             if not self._n_arguments:
                 self._emit_arguments("{", out)
             self._emit_key(found["name"], out)
-            self._schema = schema = self._properties.get(found["name"], {})
+            self._schema = schema = flattened(self._properties.get(found["name"], {}))
             types = types_of(schema) if isinstance(schema, dict) else frozenset()
             end = self._form.end.replace(NAME, found["name"]).rstrip()  # a string may have the tag without line break
             self._value_ends = [end, SECTION[0]] if self._form.sections else [end]

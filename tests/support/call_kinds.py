@@ -193,3 +193,22 @@ def rules_of(dialect: Dialect, form: Format | None, prompt: str = "") -> str:
     complete = dialect.rules(form)
     assert complete is not None
     return complete(prompt)
+
+
+TAGGED = ["qwen-xml", "seed", "glm", "glm-4.7"]  # kinds whose values stand between tags
+
+
+def of_values(kind: str, parameters: dict[str, Any]) -> Dialect:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    return dialect_of(template(kind), chat_request({"messages": HI, "tools": tools, "tool_choice": "required"}).tools)
+
+
+def written(kind: str, values: dict[str, str]) -> str:
+    """A call of f with these texts as values."""
+    _, answer, _ = KINDS[kind]
+    call = answer[: answer.index("Rome")].rpartition("weather")[2]  # from after the name to before the value
+    before = answer[: answer.index("weather")] + "f" + call[: call.index("<", 2 if call[0] == ">" else 0)]
+    argument = call[call.index("<", 2 if call[0] == ">" else 0) :]
+    after = answer[answer.rindex("Rome") + 4 :]
+    end = after[: after.index(">") + 1 + (kind != "glm-4.7")]
+    return before + "".join(argument.replace("city", k) + v + end for k, v in values.items()) + after[len(end) :]

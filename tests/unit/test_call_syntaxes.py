@@ -20,16 +20,18 @@ from tests.support.call_kinds import (
     LOOP,
     PARIS,
     ROME,
+    TAGGED,
     calls_of,
     dialect,
+    of_values,
     parsed,
     rules_of,
     template,
     tools_of,
+    written,
 )
 from tests.support.grammar_matcher import run
 
-TAGGED = ["qwen-xml", "seed", "glm", "glm-4.7"]
 VALUES = {
     "type": "object",
     "properties": {
@@ -40,22 +42,6 @@ VALUES = {
     },
     "required": ["text", "list"],
 }
-
-
-def of_values(kind: str, parameters: dict[str, Any]) -> Dialect:
-    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
-    return dialect_of(template(kind), chat_request({"messages": HI, "tools": tools, "tool_choice": "required"}).tools)
-
-
-def written(kind: str, values: dict[str, str]) -> str:
-    """A call of f with these texts as values."""
-    _, answer, _ = KINDS[kind]
-    call = answer[: answer.index("Rome")].rpartition("weather")[2]  # from after the name to before the value
-    before = answer[: answer.index("weather")] + "f" + call[: call.index("<", 2 if call[0] == ">" else 0)]
-    argument = call[call.index("<", 2 if call[0] == ">" else 0) :]
-    after = answer[answer.rindex("Rome") + 4 :]
-    end = after[: after.index(">") + 1 + (kind != "glm-4.7")]
-    return before + "".join(argument.replace("city", k) + v + end for k, v in values.items()) + after[len(end) :]
 
 
 @pytest.mark.parametrize("kind", TAGGED)
@@ -146,9 +132,9 @@ def test_texts_in_sections() -> None:
     (result,) = run([{"grammar": rules_of(found, None), "texts": [begin + each + end for each in (*good, *bad)]}])
     assert result["texts"] == [True] * len(good) + [False] * len(bad)
     also = {text.format(section.format("a]]") + section.format(">b")): {"text": "a]]>b"}}
-    for written, want in (good | also).items():
+    for inside, want in (good | also).items():
         for seed in range(60):
-            ((name, arguments),) = calls_of(parsed(found.parser("", True), begin + written + end, seed))
+            ((name, arguments),) = calls_of(parsed(found.parser("", True), begin + inside + end, seed))
             assert (name, json.loads(arguments)) == ("f", want)
 
 

@@ -42,6 +42,21 @@ def written(arguments: str) -> str:
 TEXT = element("text", ' a\n"b" <x> é\\n </text> ]<] ')
 
 
+def test_optional_values() -> None:
+    """Null beside texts is written as it is; other texts are texts."""
+    text = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
+    inner = {"type": "object", "properties": {"text": text}}
+    count = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    properties = {"text": text, "list": {"type": "array", "items": text}, "inner": inner, "count": count}
+    found = of_values({"type": "object", "properties": properties})
+    answer = element("text", "5") + element("list", element("item", "null") + element("item", "6"))
+    answer += element("inner", element("text", "null")) + element("count", "null")
+    (result,) = run([{"grammar": rules_of(found, None), "texts": [written(answer)]}])
+    assert result["texts"] == [True]
+    ((_, arguments),) = calls_of(parsed(found.parser("", True), written(answer), 1))
+    assert json.loads(arguments) == {"text": "5", "list": [None, "6"], "inner": {"text": None}, "count": None}
+
+
 def test_elements_hold_elements() -> None:
     items = "".join(element("item", each) for each in ("a", "", "12"))
     grid = element("item", element("item", "1") + element("item", "2.5")) + element("item", "")
