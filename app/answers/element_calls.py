@@ -68,7 +68,10 @@ class ElementArguments(TaggedArguments):
     def as_json(self, raw: str, schema: Any) -> str:
         if MARK not in raw and not types_of(_mapping(schema)) & {"array", "object", "string"}:
             return as_json(raw)
-        return json.dumps(_value(raw, schema, 0), ensure_ascii=False)
+        try:
+            return json.dumps(_value(raw, schema, 0), ensure_ascii=False, allow_nan=False)
+        except ValueError:  # a number such as 1e999, which JSON has and Python reads as infinite
+            return json.dumps(raw, ensure_ascii=False)
 
 
 def _mapping(schema: Any) -> Mapping[str, Any]:

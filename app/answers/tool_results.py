@@ -47,7 +47,8 @@ def in_answers(messages: Messages, broken: Callable[[str], str] = str) -> Messag
         turn = out[-1] if out and calls else None
         if message.get("role") == "tool" and turn is not None:
             results = turn["tool_responses"]
-            call = calls[len(results)] if len(results) < len(calls) else {}
+            asked = [call for call in calls if call.get("id") and call["id"] == message.get("tool_call_id")]
+            call = (asked or calls[len(results) :] or [{}])[0]
             name = call.get("function", {}).get("name") or message.get("tool_call_id") or ""
             results.append({"name": name, "response": _response(message.get("content"), broken)})
         elif message["role"] == "assistant" and message.get("tool_calls"):

@@ -29,7 +29,7 @@ class Rope:
     shifts: int | None = None  # M-RoPE: index of the sequences' shifts in the state buffer's tables
     per_token: bool = False  # `freqs` has the turns of each token of a batch, (n, dim / 2): any number of axes
     halves: bool = False  # each half of the dimensions has pairs of its own
-    anchor: int = 0  # not 0: index in the state buffer's tables of the sequences' anchors (plan/assistant.py)
+    anchor: int = 0  # not 0: index in the state buffer's tables of the sequences' anchors (models/gemma4_assistant.py)
 
     @property
     def params(self) -> dict[str, int]:

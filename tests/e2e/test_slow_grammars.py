@@ -21,9 +21,9 @@ SET_UP = """async (shared) => {
   Object.assign(globalThis, { engine, vocabulary: model });
 }"""
 # Beside an answer of the other model.
-TRY = """async (grammar) => {
+TRY = """async ([grammar, max_tokens]) => {
   const messages = [{ role: "user", content: "Hello" }];
-  const request = { model: "wisp-mini-q4_0", messages, max_tokens: 400, ignore_eos: true, stream: true, seed: 1 };
+  const request = { model: "wisp-mini-q4_0", messages, max_tokens, ignore_eos: true, stream: true, seed: 1 };
   const stream = await engine.chat.completions.create(request);
   let tokens = 0;
   const reading = (async () => { for await (const _ of stream) tokens++; })();
@@ -83,7 +83,7 @@ def test_a_slow_grammar_is_refused_while_another_answer_goes_on(
     pages: Callable[[bool], Page], shared: bool, grammar: str
 ) -> None:
     page = pages(shared)
-    seen = page.evaluate(TRY, grammar)
+    seen = page.evaluate(TRY, [grammar, 400])
     assert seen["found"] == "unsupported_parameter", seen
     assert seen["beside"], seen
     wait_until_trials_have_ended(page)
@@ -92,7 +92,7 @@ def test_a_slow_grammar_is_refused_while_another_answer_goes_on(
 @in_workers(ESTIMATED_SLOW)
 def test_a_grammar_is_refused_by_an_estimate(pages: Callable[[bool], Page], shared: bool, grammar: str) -> None:
     page = pages(shared)
-    seen = page.evaluate(TRY, grammar)
+    seen = page.evaluate(TRY, [grammar, 400])
     assert seen["found"] == "unsupported_parameter", seen
     wait_until_trials_have_ended(page)
 
@@ -107,7 +107,7 @@ def wait_until_trials_have_ended(page: Page) -> None:
 
 @in_workers(QUICK)
 def test_a_grammar_that_only_looks_slow_is_taken(pages: Callable[[bool], Page], shared: bool, grammar: str) -> None:
-    seen = pages(shared).evaluate(TRY, grammar)
+    seen = pages(shared).evaluate(TRY, [grammar, 40])
     assert seen["found"] == "quick", seen
 
 

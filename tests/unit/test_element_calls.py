@@ -57,6 +57,14 @@ def test_optional_values() -> None:
     assert json.loads(arguments) == {"text": "5", "list": [None, "6"], "inner": {"text": None}, "count": None}
 
 
+def test_numbers_beyond_a_float_are_texts() -> None:
+    found = of_values({"type": "object", "properties": {"o": {"type": "object"}, "list": {"type": "array"}}})
+    answer = written(element("o", element("a", "[1e999]")) + element("list", element("item", "1e999")))
+    ((_, arguments),) = calls_of(parsed(found.parser("", True), answer, 1))
+    assert "Infinity" not in arguments
+    assert json.loads(arguments).keys() == {"o", "list"}
+
+
 def test_elements_hold_elements() -> None:
     items = "".join(element("item", each) for each in ("a", "", "12"))
     grid = element("item", element("item", "1") + element("item", "2.5")) + element("item", "")

@@ -31,7 +31,7 @@ class Ears:
         if self.audio is None:
             raise WispError("This model sees, but does not hear.", "no_projector")
 
-    async def prepared(self, data: bytes) -> Medium:
+    async def prepared(self, data: bytes, second: bytes | None = None) -> Medium:
         assert data == CLIP
         if self.fails:
             raise self.fails

@@ -1,7 +1,7 @@
 // Maps a batch index to (sequence, position). The batch is either consecutive tokens of one sequence, or a small batch
 // with a State per token: the next tokens of several sequences, or one sequence's last token and its draft.
 #param STATE_PER_TOKEN // 0: one State; 1: one State per token, and the first one's n is the size of the batch
-#param ANCHOR // not 0: index in state.tables of the first sequence's anchor, the position of all tokens of a draft (plan/assistant.py)
+#param ANCHOR // not 0: index in state.tables of the first sequence's anchor, the position of all tokens of a draft (models/gemma4_assistant.py)
 #include "lib/state.wgsl"
 #include "lib/segments.wgsl"
 #include "lib/media.wgsl"
