@@ -175,7 +175,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     if options.draft is not None and assists:
         from py_engine.models.gemma4_assistant import make_assistant
 
-        drafter = make_assistant(options.draft, header, cfg, prefill, weights, caches, options.draft_factors)
+        drafter = make_assistant(options.draft, cfg, prefill, weights, caches, options.draft_factors)
     elif block is not None:
         drafter = MtpLayer(cfg, weights, block, ropes[-1], mtp_cache)
     parts = _Parts(header, model, cfg, weights, device, ropes, caches, drafter)

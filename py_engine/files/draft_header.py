@@ -13,6 +13,7 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 
 ASSISTANT = "gemma4-assistant"  # drafts from the model's hidden states and caches (models/gemma4_assistant.py)
+ASSISTED = "gemma4"  # the architecture that assistants draft for
 DRAFT = "draft."  # what the names of a draft model's tensors begin with, and of its weights, buffers and lists
 KIND = "tokenizer.ggml.model"
 MOST_MORE = 128  # tokens that the model may have at the end, as in llama.cpp
@@ -24,6 +25,15 @@ def is_assistant(header: Header) -> bool:
     return header.architecture == ASSISTANT
 
 
+def unfit_assistant(why: str) -> WispError:
+    """The error for an assistant that another model than this was made for."""
+    return WispError(
+        f"This assistant does not fit the model: {why}. Give the assistant of this model, or load without draft.",
+        "draft_mismatch",
+        param="draft",
+    )
+
+
 def prefixed(header: Header) -> Header:
     """The header of a draft model's file with its tensors' names prefixed."""
     tensors = {DRAFT + name: replace(info, name=DRAFT + name) for name, info in header.tensors.items()}
@@ -31,7 +41,9 @@ def prefixed(header: Header) -> Header:
 
 
 def check_draft(model: Header, draft: Header) -> None:
-    """Raise WispError draft_mismatch if the draft model's vocabulary differs from the model's."""
+    """Raise WispError draft_mismatch if the draft model's vocabulary differs, or if an assistant's model does."""
+    if is_assistant(draft) and model.architecture != ASSISTED:
+        raise unfit_assistant(f"it drafts for {ASSISTED}, the model is {model.architecture}")
     if model.get(KIND) != draft.get(KIND):
         raise _mismatch(f"its {KIND} is {draft.get(KIND)!r}, the model's is {model.get(KIND)!r}")
     tokens, others = (one.get("tokenizer.ggml.tokens") or [] for one in (model, draft))

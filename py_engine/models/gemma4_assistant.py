@@ -1,8 +1,8 @@
 """Gemma 4's assistants: small models that draft for a Gemma 4 model, from its hidden states and its caches.
 
 The input joins the model's embedding of a token with the model's hidden state of the token before, after its last norm.
-The layers have queries only: those with a window attend to the cache of the model's last layer with one, which comes
-before its last layer, the others to the cache of that. A token's own keys and values are in neither. The further tokens
+The layers have queries only. Those with a window read the cache of the model's last layer but one, the others that of
+its last. A token's own keys and values are in neither. The further tokens
 of a draft go on from the assistant's output, and are computed at the position of the first: the draft's anchor.
 Source: llama.cpp's `gemma4-assistant`.
 """
@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from py_engine.errors import WispError
-from py_engine.files.draft_header import DRAFT
+from py_engine.files.draft_header import DRAFT, unfit_assistant
 from py_engine.files.gguf_header import Header
 from py_engine.models import gemma4
 from py_engine.models.common import dimension
@@ -28,8 +27,6 @@ from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
 from py_engine.plan.weights import Weights
 
-MODEL = "gemma4"  # the architecture that an assistant drafts for
-
 
 def _layer_read(model: gemma4.Config, window: int) -> int:
     """The layer of the model whose cache an assistant's layers read: those with a window, or those without."""
@@ -37,7 +34,7 @@ def _layer_read(model: gemma4.Config, window: int) -> int:
 
 
 def make_assistant(
-    header: Header, model: Header, of_model: gemma4.Config, ops: Ops, w: Weights, caches: list[Cache],
+    header: Header, of_model: gemma4.Config, ops: Ops, w: Weights, caches: list[Cache],
     factors: Sequence[float] | None,
 ) -> Assistant:  # fmt: skip
     """An assistant of a model in the model's plan. WispError draft_mismatch.
@@ -46,19 +43,17 @@ def make_assistant(
     assistant's RoPE frequencies.
     """
     cfg = gemma4.Config.from_gguf(header)
-    _check_fits(header, model, cfg, of_model)
+    _check_fits(header, cfg, of_model)
     anchor = shift_index(ops.plan.n_ctx, ops.plan.page)
     ropes = [replace(rope, anchor=anchor) for rope in rope_tables(ops, cfg, gemma4.NEOX, factors, DRAFT)]
     read = [caches[_layer_read(of_model, window)] for window in cfg.windows]
     return Assistant(cfg, of_model, w, ropes, read)
 
 
-def _check_fits(header: Header, model: Header, cfg: gemma4.Config, of_model: gemma4.Config) -> None:
+def _check_fits(header: Header, cfg: gemma4.Config, of_model: gemma4.Config) -> None:
     """Raise WispError draft_mismatch if an assistant cannot read a model's hidden states and caches."""
     why = ""
-    if model.architecture != MODEL:
-        why = f"it drafts for {MODEL}, the model is {model.architecture}"
-    elif (width := dimension(header, "embedding_length_out")) != of_model.embedding_length:
+    if (width := dimension(header, "embedding_length_out")) != of_model.embedding_length:
         why = f"it reads {width} values of a token, the model has {of_model.embedding_length}"
     for i, window in enumerate(cfg.windows if not why else ()):
         j = _layer_read(of_model, window)
@@ -73,12 +68,10 @@ def _check_fits(header: Header, model: Header, cfg: gemma4.Config, of_model: gem
         ):
             why = f"its layer {i} cannot read the cache of the model's layer {j}"
             break
+    if cfg.vocab != of_model.vocab:  # the logits of other tokens would be the model's
+        why = f"it has {cfg.vocab} tokens, the model has {of_model.vocab}"
     if why:
-        raise WispError(
-            f"This assistant does not fit the model: {why}. Give the assistant of this model, or load without draft.",
-            "draft_mismatch",
-            param="draft",
-        )
+        raise unfit_assistant(why)
 
 
 @dataclass(frozen=True)

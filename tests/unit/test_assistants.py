@@ -10,6 +10,7 @@ import pytest
 
 from py_engine.engine import Engine
 from py_engine.errors import WispError
+from py_engine.files.draft_header import check_draft
 from py_engine.load_plan import CPU
 from py_engine.models.families import family
 from py_engine.plan.lists import DECODE, DRAFT_BEGIN, MTP, MTP_NEXT, PREFILL, SMALL_BATCH
@@ -116,11 +117,21 @@ def test_an_assistant_of_another_model_is_refused(files: Files, key: str, value:
     assert (error.value.code, error.value.param) == ("draft_mismatch", "draft")
 
 
+def test_an_assistant_has_as_many_tokens_as_its_model(files: Files) -> None:
+    parts = ModelFiles.read(files.model, draft=files.assistant).parts
+    assert parts.draft is not None
+    table = parts.draft.tensors["token_embd.weight"]
+    fewer = parts.draft.tensors | {"token_embd.weight": replace(table, shape=(table.shape[0], 300))}
+    with pytest.raises(WispError, match="it has 300 tokens, the model has 304"):
+        make_plan(parts.header, CPU, replace(SIZES, draft=replace(parts.draft, tensors=fewer)))
+
+
 def test_a_model_of_another_architecture_is_refused(files: Files, tmp_path: Path) -> None:
     mtp_models.write("qwen35/qwen35", tmp_path / "model.gguf")
     parts = ModelFiles.read(tmp_path / "model.gguf", draft=files.assistant).parts
+    assert parts.draft is not None
     with pytest.raises(WispError, match="it drafts for gemma4, the model is qwen35"):
-        make_plan(parts.header, CPU, replace(SIZES, draft=parts.draft))
+        check_draft(parts.header, parts.draft)
 
 
 def test_alone_it_says_what_it_needs(files: Files) -> None:
