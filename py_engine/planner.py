@@ -164,7 +164,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     for i in range(cfg.block_count):
         j = cfg.cache_layer(i)
         caches.append(caches[j] if j < i else _cache(cfg.layer(i), prefill, i, options.kv_type))
-    block = mtp_block(header) if options.mtp and not is_stored(cfg) else None
+    block = mtp_block(header) if options.mtp and options.draft is None and not is_stored(cfg) else None
     mtp_cache = _mtp_cache(plan, cfg, block, options.kv_type) if block is not None else NO_CACHE
     for i in range(cfg.block_count):
         if cfg.has_state(i) and (shape := cfg.layer(i).state_shape):

@@ -17,6 +17,7 @@ from app.openai.endpoints import ENDPOINTS
 from app.openai.pdf import with_pdf_texts
 from app.openai.requests import ChatRequest, CompletionRequest
 
+Changed = Callable[[dict[str, Any], Loaded], dict[str, Any]]  # an answer's body or chunk, and its model -> another body
 Handler = Callable[[Fields, Call], Awaitable[Any]]
 DONE: Any = object()  # a handler's result after a streamed answer
 _PATH = "_answers"  # attribute of a handler: the path of the endpoint that it answers
@@ -71,12 +72,19 @@ class Handlers:
         body = fields.get("request")
         return await with_files_read(body, self.platform, call.job, check, lambda: self.held(body, call))
 
-    async def answered(self, request: ChatRequest | CompletionRequest, fields: Fields, call: Call) -> Any:
-        """Answer a chat or complete prompts."""
+    async def answered(
+        self, request: ChatRequest | CompletionRequest, fields: Fields, call: Call, changed: Changed | None = None
+    ) -> Any:
+        """Answer a chat or complete prompts. `changed`: makes another body of each chunk, or of the whole answer."""
         exchange = self.exchange(fields, call, streamed=request.stream)
+        emit = exchange.emit
         async with self.shared(fields.get("request"), call) as model:
+            if changed is not None:
+                exchange.emit = lambda chunk: emit(changed(chunk, model))
             result = await self.generated(model, request, exchange)
-        return DONE if result is None else result
+            if result is None:
+                return DONE
+            return result if changed is None else changed(result, model)
 
     async def converted(self, given: Converted, fields: Fields, call: Call) -> Any:
         """Answer a request of another API: with its answer's body, or with its events."""

@@ -95,8 +95,8 @@ def _window(op: Op) -> dict[str, Any]:
 
 def _part(op: Op) -> dict[str, Any]:
     """The fields that say which part of a cache a small batch reads."""
-    part = {"part": PARTS[op.params.get("PART", 0)], "shifts": op.params.get("SHIFTS", 0)}
-    return part | {"anchor": op.params.get("ANCHOR", 0)}
+    part, shifts, anchor = (op.params.get(name, 0) for name in ("PART", "SHIFTS", "ANCHOR"))
+    return {"part": PARTS[part], "shifts": shifts, "anchor": anchor}
 
 
 def _biases(m: Calls, op: Op) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 The input joins the model's embedding of a token with the model's hidden state of the token before, after its last norm.
 The layers have queries only. Those with a window read the cache of the model's last layer but one, the others that of
-its last. A token's own keys and values are in neither. The further tokens
-of a draft go on from the assistant's output, and are computed at the position of the first: the draft's anchor.
+its last. No cache has a drafted token's own keys and values. The further tokens of a draft go on from the assistant's
+output, and are computed at the position of the first: the draft's anchor.
 Source: llama.cpp's `gemma4-assistant`.
 """
 

@@ -39,7 +39,8 @@ class Batch:
     segments: tuple[int, ...] = ()  # tokens of each segment of a packed sequence, from position 0 on
     media: bool = False  # every second token belongs to a picture that is seen as a whole
     slots: bool = False  # a sequence's first page is its own: it has the sequence's states
-    part: str = ""  # of an encoder-decoder model's cache, that is read (plan/encoded.py); or "anchor" (plan/rope.py)
+    part: str = ""  # of an encoder-decoder model's cache, that is read (plan/encoded.py)
+    anchored: bool = False  # the tokens stand at their sequences' anchors (plan/rope.py)
 
     @property
     def n(self) -> int:
@@ -68,10 +69,10 @@ class Batch:
             if self.slots:
                 table[used, 0] = range(len(used))
         shifts = random.integers(0, SHIFTED, (MAX_SEQUENCES,)).astype(np.uint32)
-        for pos, seq in sorted(self.places, reverse=True) if self.part else ():
-            if self.part == "anchor":
+        for pos, seq in sorted(self.places, reverse=True):
+            if self.anchored:
                 shifts[seq] = min(pos + 1, plan.n_ctx - 1)  # so many positions are seen, as without an anchor
-            else:
+            elif self.part:
                 shifts[seq] = -(pos + 1 if self.part == "encoder" else pos // 3) % (1 << 32)
         return np.concatenate([part.reshape(-1) for part in (states, tables, shifts, self._records(plan, random))]), (
             READ_PAGES + len(written)
@@ -128,8 +129,9 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int, merged_splits: int 
     far, merged, part = (
         min(_far(op, merged_splits), end - 1),
         _merged(op, merged_splits),
-        str(op.params.get("PART") or "") or ("anchor" if op.params.get("ANCHOR") else ""),
+        str(op.params.get("PART") or ""),
     )
+    anchored = bool(op.params.get("ANCHOR"))
     if op.params.get("STATE_PER_TOKEN"):
         last = [end - 3, end - 2, *[end - 1] * len(SMALL_BATCH)]
         above = int(op.params.get("ABOVE", 0))  # tokens of shorter contexts are another kernel's
@@ -139,7 +141,7 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int, merged_splits: int 
         ]
         # the products have code for each of their tokens
         for count in (len(places), 3) if op.kernel == "matvec_small_batch" else (len(places) - 1,):
-            yield Batch(tuple(places[:count]), True, slots=slots, part=part)
+            yield Batch(tuple(places[:count]), True, slots=slots, part=part, anchored=anchored)
         return
     unpaged = op.params.get("PAGE", plan.page) == 0
     first = 0 if unpaged else max(0, min(far, end - n))
@@ -150,9 +152,9 @@ def batches_of(op: Op, plan: Plan, capacity: int, most: int, merged_splits: int 
         lengths = [first + 2, max(1, (n - 2) // 2)] if n > 2 else [first + n]
         lengths += [first + n - sum(lengths)] if sum(lengths) < first + n else []
     media = bool(op.params.get("MEDIA")) or op.kernel == "add_media"
-    yield Batch(tuple(places), False, tuple(lengths), media, slots, part)
+    yield Batch(tuple(places), False, tuple(lengths), media, slots, part, anchored)
     if op.kernel == "attention_decode" and merged < far:  # attention_combine.wgsl joins so many in another way
-        yield Batch(((merged, 1),), False, (), media, slots, part)
+        yield Batch(((merged, 1),), False, (), media, slots, part, anchored)
 
 
 def _far(op: Op, merged_splits: int) -> int:

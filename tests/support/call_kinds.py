@@ -198,9 +198,10 @@ def rules_of(dialect: Dialect, form: Format | None, prompt: str = "") -> str:
 TAGGED = ["qwen-xml", "seed", "glm", "glm-4.7"]  # kinds whose values stand between tags
 
 
-def of_values(kind: str, parameters: dict[str, Any]) -> Dialect:
-    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
-    return dialect_of(template(kind), chat_request({"messages": HI, "tools": tools, "tool_choice": "required"}).tools)
+def of_values(kind: str, parameters: dict[str, Any], *, name: str = "f", choice: str = "required") -> Dialect:
+    """The dialect of a kind with one tool."""
+    tools = [{"type": "function", "function": {"name": name, "parameters": parameters}}]
+    return dialect_of(template(kind), chat_request({"messages": HI, "tools": tools, "tool_choice": choice}).tools)
 
 
 def written(kind: str, values: dict[str, str]) -> str:

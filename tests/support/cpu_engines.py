@@ -42,6 +42,12 @@ def let_drafts_pay(runner: Any) -> None:
     runner.step_ms = step_ms
 
 
+def draft_counts(engine: Engine) -> tuple[int, int, int]:
+    """Steps with drafts by a model, its tokens, and how many of them were accepted."""
+    totals = engine._generation.totals
+    return totals.draft_steps, totals.model_drafted, totals.model_accepted
+
+
 class Runner(CpuRunner):
     """A CPU runner that samples up to `ahead` tokens ahead under a constraint and counts forward passes.
 

@@ -17,7 +17,7 @@ from py_engine.plan.lists import DECODE, DRAFT_BEGIN, MTP, MTP_NEXT, PREFILL, SM
 from py_engine.plan.sampling import Sampling
 from py_engine.planner import PlanOptions, make_plan
 from tests.support import assistant_models, mtp_models, wasm_engines
-from tests.support.cpu_engines import PROMPT, PROMPTS, SHAPED, WARM, Counting, collect, let_drafts_pay
+from tests.support.cpu_engines import PROMPT, PROMPTS, SHAPED, WARM, Counting, collect, draft_counts, let_drafts_pay
 from tests.support.cpu_models import load
 from tests.support.model_files import ModelFiles
 
@@ -91,12 +91,8 @@ async def test_the_cpu_engine_drafts_the_same(files: Files) -> None:
     on_numpy, on_wasm = engine(files), await wasm_engines.load(files.model, 256, draft=files.assistant)
     let_drafts_pay(on_wasm.runner)
     assert await collect(on_numpy, PROMPT, GREEDY, 40) == await collect(on_wasm, PROMPT, GREEDY, 40)
-    counts = [
-        (totals.draft_steps, totals.model_drafted, totals.model_accepted)
-        for totals in (used._generation.totals for used in (on_numpy, on_wasm))
-    ]
-    assert counts[0] == counts[1]
-    assert counts[0][2] > 0
+    assert draft_counts(on_numpy) == draft_counts(on_wasm)
+    assert draft_counts(on_numpy)[2] > 0
 
 
 def test_it_adds_weights_and_no_cache(files: Files) -> None:

@@ -1,6 +1,7 @@
 """Tool calls with tagged arguments in blocks of several: those of DeepSeek V3.2, V4 and others."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from app.answers.dialect import Dialect
 from app.answers.dialects import dialect_of
 from app.openai.requests import chat_request
 from py_engine.text.chat_template import ChatTemplate
+from tests.support import call_kinds
 from tests.support.call_kinds import (
     HI,
     KINDS,
@@ -20,7 +22,6 @@ from tests.support.call_kinds import (
     dialect,
     parsed,
     rules_of,
-    template,
     tools_of,
 )
 from tests.support.grammar_matcher import run
@@ -38,9 +39,7 @@ VALUES = {
 }
 
 
-def of_values(kind: str, parameters: dict[str, Any], choice: str = "required") -> Dialect:
-    tools = [{"type": "function", "function": {"name": "weather", "parameters": parameters}}]
-    return dialect_of(template(kind), chat_request({"messages": HI, "tools": tools, "tool_choice": choice}).tools)
+of_values = partial(call_kinds.of_values, name="weather")
 
 
 def parts_of(kind: str) -> tuple[str, str, str, str]:

@@ -1,13 +1,13 @@
 """Tool calls of MiniMax M3, whose arguments are elements that hold elements."""
 
 import json
+from functools import partial
 from typing import Any
 
-from app.answers.dialect import Dialect
 from app.answers.dialects import dialect_of
-from app.openai.requests import chat_request
 from py_engine.text.chat_template import ChatTemplate
-from tests.support.call_kinds import HI, KINDS, LOOP, M, calls_of, dialect, parsed, rules_of, template, tools_of
+from tests.support import call_kinds
+from tests.support.call_kinds import KINDS, LOOP, M, calls_of, dialect, parsed, rules_of, template, tools_of
 from tests.support.grammar_matcher import run
 
 ADDRESS = {"type": "object", "properties": {"o": {"type": "string"}, "n": {"type": "integer"}}, "required": ["n"]}
@@ -25,10 +25,7 @@ VALUES = {
 }
 
 
-def of_values(parameters: dict[str, Any]) -> Dialect:
-    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
-    request = chat_request({"messages": HI, "tools": tools, "tool_choice": "required"})
-    return dialect_of(template("minimax-m3"), request.tools)
+of_values = partial(call_kinds.of_values, "minimax-m3")
 
 
 def element(name: str, inside: str) -> str:

@@ -4,8 +4,8 @@
 #param SHIFTS // index in state.tables of the first sequence's shift: minus the number of the encoder's rows
 #endif
 
-// The first position that token m sees, and the one after the last. That is its own; or the one before, if no cache has
-// its keys and values (ANCHOR); or the encoder's last (PART).
+// The first position that token m sees, and the one after the last. It sees its own; not so with ANCHOR, because no cache
+// has its keys and values, nor with PART "encoder".
 fn visible_range(m: u32) -> vec2u {
   let end = pos_of(m) + 1u;
 #if PART
