@@ -202,16 +202,21 @@ class CallParser:
         self._next = (
             None if syntax.joint is None else re.compile(rf"{tail}{pattern(syntax.joint)}\s*+{head}\s*+(?=\{{)")
         )
-        self._state = self._start if syntax.at_start else self._free
-        self._buffer = ""  # an incomplete head or tail; at the start, text that may become a call
-        self._blanks: list[str] = []  # whitespace held back, in pieces: dropped before a call
+        self._begin_message()
         self._json = JsonEnd()
         self._calls = 0
         self._ids = set[str]()  # that the model has chosen
         self._n_arguments = 0  # of the call that arrives, where they come one by one
-        self._called = False  # a call has just ended
         if prefix:
             self.push(prefix)
+
+    def _begin_message(self) -> None:
+        """Be ready for the first text of a message. Calls are counted on."""
+        self._until.held = ""
+        self._state = self._start if self._syntax.at_start else self._free
+        self._buffer = ""  # an incomplete head or tail; at the start, text that may become a call
+        self._blanks: list[str] = []  # whitespace held back, in pieces: dropped before a call
+        self._called = False  # a call has just ended
 
     def push(self, text: str) -> list[Delta]:
         out: list[Delta] = []
@@ -220,6 +225,12 @@ class CallParser:
         return out
 
     def finish(self, *, cut: bool = False) -> list[Delta]:
+        """The deltas of the text that was held back, at the end of a message. Another one may follow."""
+        out = self._held(cut)
+        self._begin_message()
+        return out
+
+    def _held(self, cut: bool) -> list[Delta]:
         out: list[Delta] = []
         if cut and self._begins_call():
             return out
