@@ -349,18 +349,21 @@ async def test_a_request_that_is_refused_reads_no_video(
 
 @pytest.mark.parametrize("kind", ["responses", "responses.inputTokens.count"])
 @pytest.mark.parametrize(
-    ("more", "code", "param"),
+    ("more", "projector", "code", "param"),
     [
-        ({}, "no_projector", "input[0].content[0].input_video"),
-        ({"temperature": "x"}, "invalid_type", "temperature"),
+        ({}, None, "no_projector", "input[0].content[0].input_video"),
+        ({}, Projector(Mock(), Mock(), None), "no_projector", "input[0].content[1].input_video"),
+        ({"temperature": "x"}, None, "invalid_type", "temperature"),
     ],
 )
 async def test_a_response_that_is_refused_reads_no_video(
-    kind: str, more: dict[str, Any], code: str, param: str
+    kind: str, more: dict[str, Any], projector: Any, code: str, param: str
 ) -> None:
+    """Neither one that is to be seen nor one that is also to be heard."""
     page = Page()
     await page.call("load")
-    request = {"input": [{"role": "user", "content": [VIDEO]}]}
+    page.worker._models.loaded["mini"].projector = None if projector is None else Mock(projector=projector)
+    request = {"input": [{"role": "user", "content": [VIDEO, HEARD]}]}
     error = (await page.call(kind, request=request | more))["error"]
     assert (error["code"], error["param"]) == (code, param)
 
