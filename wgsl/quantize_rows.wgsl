@@ -1,4 +1,4 @@
-// xq[m] = x[m], or x[m] * norm, rounded to signed bytes, for the integer products of matvec_small_batch.wgsl or, IN_ORDER, of
+// xq[m] = x[m], x[m] * norm or x[m] * weights[m], rounded to signed bytes, for the integer products of matvec_small_batch.wgsl or, IN_ORDER, of
 // matmul_int8.wgsl. Groups of 32 share a scale. NORM: x_scale[m] = 1 / rms(x[m]), which the products are multiplied with.
 // Does for every token what quantize_x.wgsl does in a workgroup of WG threads, with the same bits.
 // BESIDE: further workgroups, the first ones in x, compute h = A x (lib/low_rank_input.wgsl).
@@ -17,6 +17,7 @@
 #param ADDED
 #param GATED
 #param SLOTS // rows of x for each token
+#param WEIGHTED // 1: each row is multiplied with a weight first
 #param X16 // 1: x is f16
 #if X16
 #param F16
@@ -43,6 +44,9 @@ struct Params {
 #if not GATED
 @bind var<storage, read_write> x_next: array<vec4f>; // (n, as x)
 #endif
+#endif
+#if WEIGHTED
+@bind var<storage, read> weights: array<f32>; // (SLOTS * n)
 #endif
 #include "lib/rounded_rows.wgsl"
 @bind var<storage, read_write> xq: array<u32>; // four signed bytes
@@ -132,6 +136,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     }
 #else
     v[j] = input_at(x0, first + j);
+#if WEIGHTED
+    v[j] *= weights[m];
+#endif
 #if ADDED and not GATED
     if (in_range) {
       x_next[x0 + first + j] = v[j];

@@ -6,6 +6,7 @@ import numpy as np
 
 from py_engine.cpu.call import Call
 from py_engine.cpu.numerics import gated, limits_of, normed, round_to_bytes
+from py_engine.cpu.products import stored_rows
 
 
 def route(c: Call) -> None:
@@ -54,13 +55,19 @@ def weighted_sum(c: Call) -> None:
 
 
 def experts(c: Call) -> None:
-    """The chosen experts' rows of every matrix of the stack, each token's in turn."""
+    """The chosen experts' rows of every matrix of the stack, each token's in turn; of a sum, times their weights."""
     cols, rows, stack, used = (c.params[name] for name in ("COLS", "ROWS", "STACK", "USED"))
-    x = c["x"][: c.n * (used if c.params["SUM"] else 1), :cols]
-    if c.params["NORM"]:
-        x = normed(x, c["norm"][0], c.consts["eps"])
-    if c.params["DOT8"]:
-        x = round_to_bytes(x)
+    if c.params.get("ROUNDED"):
+        x = stored_rows(c, c.n * (used if c.params["SUM"] else 1))
+        x = x * c["x_scale"][: c.n, None] if c.params["SCALED"] else x
+    else:
+        x = c["x"][: c.n * (used if c.params["SUM"] else 1), :cols]
+        if c.params["NORM"]:
+            x = normed(x, c["norm"][0], c.consts["eps"])
+        if c.params["SUM"]:
+            x = x * c["weights"][: c.n].reshape(-1, 1)
+        if c.params["DOT8"]:
+            x = round_to_bytes(x)
     w = c["w"].reshape(stack, -1, rows, cols)
     for m in range(c.n):
         outputs = []
@@ -69,12 +76,13 @@ def experts(c: Call) -> None:
             if c.params.get("SCALES"):
                 y = y * np.repeat(c["scales"].reshape(stack, -1)[:, expert], rows)
             if c.params["BIAS"]:
-                y = y + c["bias"].reshape(stack, -1, rows)[:, expert].reshape(-1)
+                bias = c["bias"].reshape(stack, -1, rows)[:, expert].reshape(-1)
+                y = y + (c["weights"][m, k] * bias if c.params["SUM"] else bias)
             outputs.append(y)
         at = slice(c.consts["row0"], c.consts["row0"] + stack * rows)
         match c.params["EPILOGUE"]:
             case "add":
-                c["y"][m, at] += c["weights"][m] @ np.array(outputs)
+                c["y"][m, at] += np.sum(outputs, axis=0)
             case "store":
                 c["y"][m * used : (m + 1) * used, at] = outputs
             case "gated":

@@ -113,16 +113,22 @@ def matvec_small_batch(c: Call) -> None:
     if c.params["DOT8"] and c.params["ROUNDS"]:
         _products(c, _input(c), c["y"][: c.n], round_to_bytes)
     elif c.params["DOT8"]:
-        units, pair = _units(c)
-        levels = c["xq"][: c.n].view(np.int8).reshape(c.n, pair, 2, units, 16).transpose(0, 3, 1, 2, 4)
-        scale = c["xq_scale"][: c.n, :, 0].reshape(c.n, pair, units).transpose(0, 2, 1)[..., None, None]
-        x = (levels * scale).reshape(c.n, -1)
+        x = stored_rows(c, c.n)
         factor = c["x_scale"][: c.n, None] if c.params["SCALED"] else np.float32(1)
         _epilogue(c, low_rank_sums(c, _biased(c, _times(c, x) * factor)), c["y"][: c.n])
     else:
         x = c["x"][: c.n, : c.params["COLS"]]
         low_rank_input(c, x)
         _products(c, x, c["y"][: c.n])
+
+
+def stored_rows(c: Call, rows: int) -> Array:
+    """The first rows that quantize_rows() has stored."""
+    units, pair = _units(c)
+    levels = c["xq"][:rows].view(np.int8).reshape(rows, pair, 2, units, 16).transpose(0, 3, 1, 2, 4)
+    scale = c["xq_scale"][:rows, :, 0].reshape(rows, pair, units).transpose(0, 2, 1)[..., None, None]
+    found: Array = (levels * scale).reshape(rows, -1)
+    return found
 
 
 def quantize_rows(c: Call) -> None:
@@ -132,16 +138,20 @@ def quantize_rows(c: Call) -> None:
         c["xq"][:rows] = levels.astype(np.int8).view(np.uint32).reshape(rows, -1, 8)
         c["xq_scale"][:rows] = scales
         return
-    x = _input(c)
+    slots = c.params.get("SLOTS", 1)
+    rows = c.n * slots
+    x = _input(c) if slots == 1 else c["x"][:rows, : c.params["COLS"]]
     low_rank_input(c, x)
     if c.params["NORM"]:
-        c["x_scale"][: c.n] = inverse_rms(x, c.consts["eps"])[:, 0]
+        c["x_scale"][:rows] = inverse_rms(x, c.consts["eps"])[:, 0]
         x = x * c["norm"][0]
+    if c.params.get("WEIGHTED"):
+        x = x * c["weights"].reshape(-1, 1)[:rows]
     levels, scales = _rounded_groups(x)
     units, pair = _units(c)
-    halves = levels.astype(np.int8).reshape(c.n, units, pair, 2, 16).transpose(0, 2, 3, 1, 4)
-    c["xq"][: c.n] = np.ascontiguousarray(halves).view(np.uint32).reshape(c.n, -1, 8)
-    c["xq_scale"][: c.n] = scales.reshape(c.n, units, pair, 2).transpose(0, 2, 1, 3).reshape(c.n, -1, 2)
+    halves = levels.astype(np.int8).reshape(rows, units, pair, 2, 16).transpose(0, 2, 3, 1, 4)
+    c["xq"][:rows] = np.ascontiguousarray(halves).view(np.uint32).reshape(rows, -1, 8)
+    c["xq_scale"][:rows] = scales.reshape(rows, units, pair, 2).transpose(0, 2, 1, 3).reshape(rows, -1, 2)
 
 
 def _rounded_groups(x: Array) -> tuple[Array, Array]:

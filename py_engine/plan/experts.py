@@ -12,15 +12,17 @@ from dataclasses import dataclass, replace
 from py_engine.plan import expert_low_rank, matmul_tiles, scales, tiles
 from py_engine.plan.activations import activation_params
 from py_engine.plan.expert_low_rank import ExpertTensors
+from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops, TokenRows, pad
-from py_engine.plan.plan import Buffer, PerToken, Weight
+from py_engine.plan.plan import Buffer, PerToken, Weight, planes_of
 from py_engine.plan.products import ADD, STORE, Epilogue, halves, int8
-from py_engine.plan.rounded_rows import rounded
+from py_engine.plan.rounded_rows import Rounding, round_for_small_batch, rounded
 from py_engine.plan.routing import Route
 from py_engine.plan.shared import THREADS
 from py_engine.plan.weights import ExpertMatrices
 
 GROUP_THREADS = 256  # threads of group_experts.wgsl
+ROUNDED_THREADS = 128  # threads of experts.wgsl whose x is rounded before: more take up to a quarter more time
 
 
 @dataclass(frozen=True)
@@ -168,22 +170,37 @@ def small_product(ops: Ops, route: Route, p: ExpertProduct) -> None:
     )
     dot8 = tiles.dot8(ops.device, shape)
     tile = tiles.matvec(ops.device, shape, dot8)
-    epilogue = p.epilogue
+    epilogue, norm = p.epilogue, p.norm
+    inputs: dict[str, Buffer | Weight] = {"x": p.x} | ({"norm": norm} if norm else {})
+    inputs |= {"weights": route.weights} if p.sum else {}
+    variant: dict[str, int | str] = {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
+    if dot8 and ops.batch > 1 and _binds_rounded(ops.device, p):
+        slots, weights = (routing.used, route.weights) if p.sum else (1, None)
+        rounding = Rounding(p.x, weight.cols, norm, p.eps, tile["TK"] * tile["TR"], slots, weights)
+        inputs = round_for_small_batch(ops, rounding)
+        tile |= {"TR": max(1, ROUNDED_THREADS // tile["TK"])}
+        inputs |= {"weights": route.weights} if p.sum and bias else {}
+        variant, norm = variant | {"ROUNDED": 1, "SCALED": int(norm is not None)}, None
     ops.add(
         "experts",
-        {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(p.norm is not None),
+        {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(norm is not None),
          "BIAS": int(bias is not None), "EPILOGUE": epilogue.name, "DOT8": int(dot8), "LAST": 0,
          "EXPERTS": routing.networks, "ROWS": p.rows, "STACK": rows // p.rows, "USED": routing.used, "SUM": int(p.sum)}
-        | ({"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {})
-        | tile | ops.state_params | dict(epilogue.params) | scales.expert_params(weight),
-        {"rows": rows, "row0": p.row0, "y_stride": p.y.shape[1]} | ({"eps": p.eps} if p.norm else {}),
-        {"state": ops.state, "x": p.x, "chosen": route.chosen, "w": weight, "y": p.y}
-        | ({"weights": route.weights} if p.sum else {}) | ({"norm": p.norm} if p.norm else {})
+        | variant | tile | ops.state_params | dict(epilogue.params) | scales.expert_params(weight),
+        {"rows": rows, "row0": p.row0, "y_stride": p.y.shape[1]} | ({"eps": p.eps} if norm else {}),
+        {"state": ops.state, "chosen": route.chosen, "w": weight, "y": p.y} | inputs
         | ({"bias": bias} if bias else {}) | ({} if p.sum else scales.bindings(weight)),
         -(-rows // (tile["TR"] * tile["R"])),
         1 if p.sum else routing.used,
         PerToken(),
     )  # fmt: skip
+
+
+def _binds_rounded(device: Device, p: ExpertProduct) -> bool:
+    """Whether a product whose x is rounded before fits into a device's storage buffers."""
+    weight, bias = p.matrices
+    inputs = 2 + bool(p.norm) + (bool(bias) if p.sum else bool(weight.scales))  # bytes, scales, and x_scale or weights
+    return 3 + inputs + bool(bias) + len(planes_of("w", weight)) <= device.max_storage_buffers
 
 
 # -- many tokens ------------------------------------------------------------------------------------------------------

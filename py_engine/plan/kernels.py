@@ -21,10 +21,10 @@ PREFIXES (lib/segments.wgsl), MEDIA (lib/media.wgsl), WHOLE_MEDIA (lib/visible.w
 (matvec_small_batch.wgsl), ADDED (quantize_rows.wgsl, rope_append.wgsl), BESIDE (lib/low_rank_input.wgsl), SUMS32
 (matmul.wgsl, attention.wgsl), NOPE and Q16 (lib/attention_inputs.wgsl), CACHED (lib/matmul_inputs.wgsl), PART
 (lib/attention_split.wgsl), INDEXED (attention.wgsl, attention_decode.wgsl), NORMS and UP_TO (attention_decode.wgsl),
-SPLIT (attention.wgsl, attention_matrix.wgsl), MERGED (matvec.wgsl, head_products.wgsl), INT8
-(lib/matmul_inputs.wgsl), IN_ORDER (lib/rounded_rows.wgsl), SECOND, FACTOR and X_STRIDE (lib/matvec_inputs.wgsl),
-SCALES (lib/matrix_scale.wgsl), PINNED (matmul_matrix.wgsl), ANCHOR (lib/sequence.wgsl) and PLAIN (mtp_input.wgsl)
-default to 0.
+SPLIT (attention.wgsl, attention_matrix.wgsl), MERGED (matvec.wgsl, head_products.wgsl), INT8 (lib/matmul_inputs.wgsl),
+IN_ORDER (lib/rounded_rows.wgsl), ROUNDED (matvec.wgsl), SECOND, FACTOR and X_STRIDE (lib/matvec_inputs.wgsl), SCALES
+(lib/matrix_scale.wgsl), PINNED (matmul_matrix.wgsl), ANCHOR (lib/sequence.wgsl) and PLAIN (mtp_input.wgsl) default to
+0.
 """
 
 from __future__ import annotations
@@ -106,6 +106,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "TOKENS": 1, "SHARE": 1, "SPAN": 1, "SLOTS":
         "COMPRESSED",
         "ANCHOR",
         "PLAIN",
+        "ROUNDED",
     ),
     0,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.plan import low_rank, mixed, products
-from py_engine.plan.op_list import OpList
+from py_engine.plan.op_list import OpList, strided
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.products import ADD, STORE, Epilogue, Product
 from py_engine.plan.rows import norm_threads
@@ -75,7 +75,7 @@ class LinearOps(OpList):
 
     def _norm(self, x: Buffer, norm: Weight, bias: Weight | None, y: Buffer, eps: float, kind: str = "rms") -> None:
         flags = {"MEAN": int(kind == "layer"), "BIAS": int(bias is not None), "ADD": int(kind == "add_rms")}
-        flags |= {"X16": int(x.dtype == "f16"), "Y16": int(y.dtype == "f16")} | products.strided(x, norm.cols)
+        flags |= {"X16": int(x.dtype == "f16"), "Y16": int(y.dtype == "f16")} | strided(x, norm.cols)
         self.add(
             "norm",
             {"COLS": norm.cols, "WG": norm_threads(self.device, norm.cols)} | flags,

@@ -21,6 +21,11 @@ def pad(cols: int) -> int:
     return quants.groups(cols) * quants.GROUP
 
 
+def strided(x: Buffer, cols: int) -> dict[str, int]:
+    """The #param that says how far rows of x are apart, if they have more than `cols` columns."""
+    return {"X_STRIDE": x.shape[1] // 4} if x.shape[1] != pad(cols) else {}
+
+
 class OpList:
     """A builder that appends ops to a list of a plan, for batches of at most `batch` tokens.
 

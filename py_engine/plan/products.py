@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from py_engine.plan import matmul_tiles, quants, scales, small_batch_tiles, tiles
+from py_engine.plan import matmul_tiles, scales, small_batch_tiles, tiles
 from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
-from py_engine.plan.op_list import OpList, pad
+from py_engine.plan.op_list import OpList, strided
 from py_engine.plan.plan import Buffer, PerToken, Weight, planes_of
-from py_engine.plan.rounded_rows import rounded
-
-QUANTIZE_THREADS = 256  # threads of quantize_rows.wgsl without a norm
+from py_engine.plan.rounded_rows import THREADS as QUANTIZE_THREADS
+from py_engine.plan.rounded_rows import LowRankInput, Rounding, round_for_small_batch, rounded
 
 
 @dataclass(frozen=True)
@@ -32,30 +31,6 @@ class Epilogue:
     params: Mapping[str, int | float | str] = field(default_factory=dict)
     consts: Mapping[str, int | float] = field(default_factory=dict)
     bindings: Mapping[str, Buffer | Weight] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class LowRankInput:
-    """h = x A^T, or of the norm of x, in a product's dispatch."""
-
-    weight: Weight
-    h: Buffer
-    lanes: int  # threads that share a row
-
-    def params(self, workgroups: int) -> dict[str, int | str]:
-        """The #params of lib/low_rank_input.wgsl. `workgroups`: that compute it."""
-        return {
-            "BESIDE": workgroups, "QUANT_A": self.weight.layout.fragment, "A_ROWS": self.weight.rows,
-            "A_LANES": self.lanes, "H_STRIDE": self.h.shape[-1],
-        }  # fmt: skip
-
-    def bindings(self) -> dict[str, Buffer | Weight]:
-        """What it reads and writes besides x."""
-        return {"lora_a": self.weight, "h": self.h}
-
-    def workgroups(self, threads: int) -> int:
-        """Workgroups of `threads` threads that compute one token's h."""
-        return -(-self.weight.rows * self.lanes // threads)
 
 
 STORE, ADD = Epilogue("store"), Epilogue("add")
@@ -110,11 +85,6 @@ def with_beside(ops: OpList, product: Product, weight: Weight, h: Buffer) -> Pro
     most = small_batch_tiles.LOW_RANK_LANES if product.norm else QUANTIZE_THREADS
     part = product.weight.split(ops.device.max_binding)[0][1]
     return replace(product, beside=LowRankInput(weight, h, small_batch_tiles.low_rank_lanes(ops.device, part, most)))
-
-
-def strided(x: Buffer, cols: int) -> dict[str, int]:
-    """The #param that says how far rows of x are apart, if they have more than `cols` columns."""
-    return {"X_STRIDE": x.shape[1] // 4} if x.shape[1] != pad(cols) else {}
 
 
 def append(ops: OpList, product: Product) -> None:
@@ -178,49 +148,10 @@ def _quantized(ops: OpList, p: Product, threads: int) -> dict[str, Buffer | Weig
     """Append the rounding of x, multiplied with the norm, to bytes; return what matvec_small_batch.wgsl binds.
 
     What is computed beside the product is computed beside this: here, x is at hand as floats.
-    `threads`: of a workgroup of matvec.wgsl. Matrices of several types in a stack follow each other: they share the
-    rounded x, if they have as many threads.
+    `threads`: of a workgroup of matvec.wgsl. Matrices of several types in a stack share the rounded x, if they have as
+    many threads.
     """
-    cols, groups = p.weight.cols, quants.groups(p.weight.cols)
-    quantized: dict[str, Buffer | Weight] = {
-        "xq": ops.buffer(f"{ops.name}.bytes.{cols}", (ops.batch, groups, 8), "u32"),
-        "xq_scale": ops.buffer(f"{ops.name}.scales.{cols}", (ops.batch, groups, 2)),
-    }
-    if p.norm:
-        quantized["x_scale"] = ops.buffer(f"{ops.name}.norms", (ops.batch,))
-    bindings = {"state": ops.state, "x": p.x} | quantized | ({"norm": p.norm} if p.norm else {})
-    lanes = 4 if ops.device.subgroup >= 4 else 1  # threads of a group
-    threads = _rounding_threads(ops.device.subgroup, groups * lanes, threads) if p.norm else QUANTIZE_THREADS
-    params: dict[str, int | str] = {"COLS": cols, "NORM": int(p.norm is not None), "WG": threads}
-    params |= strided(p.x, cols) | {"GATED": 0}
-    same = [op for op in ops.ops[-2:-1] if _includes(op.bindings, bindings) and _includes(op.params, params)]
-    if same and ops.ops[-1].bindings["y"] is p.y and not p.beside:
-        return quantized
-    workgroups = -(-groups * lanes // threads)
-    if p.beside:
-        first = p.beside.workgroups(threads)
-        params, bindings, workgroups = (
-            params | p.beside.params(first),
-            bindings | p.beside.bindings(),
-            workgroups + first,
-        )
-    ops.add("quantize_rows", params, {"eps": p.eps}, bindings, workgroups, PerToken())
-    return quantized
-
-
-def _includes(whole: Mapping[str, object], part: Mapping[str, object]) -> bool:
-    return all(whole.get(name) == value for name, value in part.items())
-
-
-def _rounding_threads(subgroup: int, working: int, threads: int) -> int:
-    """Threads of quantize_rows.wgsl that add a sum of squares in the order of `threads` threads.
-
-    They may be fewer where no more than `working` of them have a term, and reduce.wgsl adds what is left of each
-    subgroup in order: further zeros change nothing. Different matrices then share the rounded x.
-    """
-    if subgroup and working <= threads <= 16 * subgroup:
-        return min(threads, max(QUANTIZE_THREADS // 4, 1 << (working - 1).bit_length()))
-    return threads
+    return round_for_small_batch(ops, Rounding(p.x, p.weight.cols, p.norm, p.eps, threads), p.beside)
 
 
 def split_heads(cache: Cache, q_rows: int, kv_rows: int) -> Epilogue:

@@ -349,7 +349,9 @@ def _producers(before: list[Op], op: Op) -> list[Op]:
         if made & names:
             found.insert(0, earlier)
             names = (names - made) | {
-                b.name for name, b in earlier.bindings.items() if name == "chosen" and earlier.kernel == "group_experts"
+                b.name
+                for name, b in earlier.bindings.items()
+                if (earlier.kernel, name) in (("group_experts", "chosen"), ("quantize_rows", "weights"))
             }
     return found
 

@@ -330,3 +330,33 @@ def test_small_batch_of_bytes(bench: Bench, type: Q, places: tuple[tuple[int, in
     gpu, host = bench.run(ops)
     assert pad(shape.cols) == shape.cols
     check(bench, gpu[y.name][:n], host[y.name][:n], 1e-4)
+
+
+@in_turn("type", [Q.Q8_0, Q.Q4_K, Q.MXFP4])
+def test_a_token_gets_what_it_gets_alone(bench: Bench, type: Q) -> None:
+    """Bit by bit: alone, each workgroup rounds x; of several tokens, a dispatch does before."""
+    bench = Bench(bench.page, replace(bench.device, dot8=True, max_workgroup_storage=32768, max_storage_buffers=10))
+    shape = Shape(6, 3, 512, 256, type, biased=True, normed=True)
+    batch = _of_tokens(bench, shape, np.arange(len(PLACES)))
+    for m in (0, 3):
+        alone = _of_tokens(bench, shape, np.array([m]))
+        assert (batch[m].view(np.uint32) == alone[0].view(np.uint32)).all(), m
+
+
+def _of_tokens(bench: Bench, shape: Shape, tokens: np.ndarray) -> np.ndarray:
+    """What a mixture adds to some tokens of a batch."""
+    places, several = tuple(PLACES[m] for m in tokens), len(tokens) > 1
+    setup = Setup(SHORT_BATCH if several else 1, n=len(places), pos=places[0][0], places=places if several else ())
+    ops = bench.begin(setup)
+    bench.random = np.random.default_rng(1)  # the same numbers for any batch
+    x, y, logits = ops.rows("x", shape.cols), ops.rows("y", shape.cols), ops.rows("router", shape.n)
+    for b in (x, y, logits):
+        values = bench.random.standard_normal((len(PLACES), b.shape[1])).astype(np.float32)
+        bench.data[b.name] = np.resize(values[tokens], b.shape)
+    route = choose_experts(ops, logits, Routing(shape.n, shape.used, True, 0.5))
+    network = _network(bench, shape)
+    experts.combine(ops, experts.hidden(ops, route, x, network), network.down, y)
+    products = [op for op in ops.ops if op.kernel == "experts"]
+    assert [op.params.get("ROUNDED", 0) for op in products] == [int(several)] * 2
+    gpu, _ = bench.run(ops)
+    return gpu[y.name][: len(tokens), : shape.cols]

@@ -5,7 +5,16 @@
 #param AHEAD // units of weights that a thread has in flight for each row
 const W_UNITS = W_GROUPS / GROUPS_PER_THREAD; // of a row
 const UNITS = X_GROUPS / GROUPS_PER_THREAD;
+#if ROUNDED
+
+// Group g of the x that begins at row x_row.
+fn rounded_at(x_row: u32, g: u32) -> Bytes {
+  let m = x_row + g / W_GROUPS;
+  return Bytes(xq[xq_at(m, g % W_GROUPS, 0u)], xq[xq_at(m, g % W_GROUPS, 1u)], xq_scale[xq_scale_at(m, g % W_GROUPS)]);
+}
+#else
 #include "lib/quantize_x.wgsl"
+#endif
 const SLOTS = R; // sums of a thread: one per row
 #else
 #include "lib/strided.wgsl"
@@ -61,7 +70,15 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
     return;
   }
 #endif
+#if ROUNDED
+#if SUM
+  let x_row = choice;
+#else
+  let x_row = wid.z;
+#endif
+#else
   let x0 = wid.z * X_GROUPS * 8u;
+#endif
   let y0 = (wid.z * wgs.y + wid.y) * p.y_stride + y_row;
 #else
   let base = (wid.y * wgs.x + wid.x - BESIDE) * RT;
@@ -108,21 +125,31 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
   var w${i}_${r} = fetch(row${r}, min(tk + ${i}u * TK, UNITS - 1u), choice);
 #endfor
 #endfor
+#if not ROUNDED
   var squares = quantize_x(x0, t, choice, base == 0u && y_row == p.row0);
 #if NORM
   squares = workgroup_sum(squares, t);
 #else
   workgroupBarrier();
 #endif
+#endif
   for (var u0 = tk; u0 < UNITS; u0 += AHEAD * TK) {
 #for i in AHEAD
     {
       let u = u0 + ${i}u * TK;
       if (u < UNITS) {
+#if ROUNDED
+#if GROUPS_PER_THREAD == 2
+        let x = array(rounded_at(x_row, 2u * u), rounded_at(x_row, 2u * u + 1u));
+#else
+        let x = array(rounded_at(x_row, u));
+#endif
+#else
 #if GROUPS_PER_THREAD == 2
         let x = array(bytes_at(2u * u), bytes_at(2u * u + 1u));
 #else
         let x = array(bytes_at(u));
+#endif
 #endif
 #for r in R
         sum${r} += w_dot(w${i}_${r}, u % W_UNITS, x);
@@ -184,7 +211,11 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
   let scale = inverseSqrt(sum_get(R, 0u) / f32(COLS) + p.eps);
 #endif
 #else
+#if ROUNDED and SCALED
+  let scale = x_scale[x_row];
+#else
   let scale = 1.0;
+#endif
 #endif
 #if EPILOGUE == "gated"
   let row = base / 2u + t;
