@@ -36,7 +36,8 @@ fn expert_bias(row: u32, choice: u32) -> f32 {
 #if SUM
   var sum = 0.0;
   for (var k = 0u; k < USED; k++) {
-    sum += weights[choice + k] * bias[chosen[choice + k] * STRIDE + row];
+    // A compiler contracts a product and a sum in one kernel and not in another: a token alone would have other bits.
+    sum = fma(weights[choice + k], bias[chosen[choice + k] * STRIDE + row], sum);
   }
   return sum;
 #else
