@@ -8,7 +8,7 @@
 #param POST_THREADS // see lib/post_norm.wgsl; only with ROUNDS
 #param BESIDE // workgroups of each token that compute A x beside W x (lib/low_rank_input.wgsl); 0: none
 #param LOW_RANK // the same of what adapters add to y (lib/low_rank_rows.wgsl); 0: none
-#param LOW_RANK_THREADS // of a workgroup, besides WG: they compute what adapters add to its rows; 0: none
+#param LOW_RANK_OWN // 1: each workgroup computes what adapters add to its own rows
 #if DOT8
 #param ROUNDS // 1: the workgroup rounds x itself (lib/round_tokens.wgsl)
 #param SCALED // 1: x was multiplied with a norm's weights; its results are multiplied with x_scale
@@ -33,7 +33,7 @@ fn input_at(x0: u32, i: u32) -> vec4f {
 }
 #include "lib/low_rank_input.wgsl"
 #endif
-#if LOW_RANK or LOW_RANK_THREADS
+#if LOW_RANK or LOW_RANK_OWN
 #param ADDS_L // "low_rank" or "low_rank_equal"
 #include "lib/${ADDS_L}.wgsl" as _L
 #endif
@@ -45,7 +45,7 @@ fn input_at(x0: u32, i: u32) -> vec4f {
 #include "lib/small_batch_rows.wgsl" as _2
 #endif
 
-@compute @workgroup_size(WG + LOW_RANK_THREADS)
+@compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(num_workgroups) wgs: vec3u, @builtin(local_invocation_index) t: u32) {
   let index = index_of(wid, wgs);
   let m0 = wid.x * TOKENS; // the workgroup's first token

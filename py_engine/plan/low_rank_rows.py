@@ -1,9 +1,8 @@
 """What adapters add to the products of a small batch, computed in the products' dispatches.
 
 Where x is rounded in a dispatch of its own, h = A x is known before the product. There are two ways to compute B h:
-    by further threads of each workgroup, which adds the results to its rows (LOW_RANK_THREADS in
-    matvec_small_batch.wgsl): a step then has the dispatches that it has without adapters. For equal adapters only
-    (low_rank_entries.py): their threads need no barrier
+    by each workgroup of the product for its own rows (LOW_RANK_OWN in matvec_small_batch.wgsl): a step then has the
+    dispatches that it has without adapters. For equal adapters only (low_rank_entries.py), which need no barrier
     by further workgroups (lib/low_rank_rows.wgsl). Another op adds both: add_scaled.wgsl, or, after merge(), the one
     that reads their sum
 """
@@ -24,13 +23,7 @@ from py_engine.plan.shared import THREADS
 # Values of the largest matrix beside which further workgroups compute B h: on an H100 they, and their memory, slow
 # larger products down by more than a dispatch takes (measured up to 4,096 x 6,144 and from 14,336 x 4,096 on).
 MOST_VALUES = 1 << 25
-# Most results of a workgroup for which further threads compute B h beside a smaller matrix. Above, further workgroups
-# are faster: with 256 results, 16,384 x 2,048 took 25.3 in place of 30.3 microseconds.
-MOST_RESULTS = 64
-RESULTS_OF_A_THREAD = 2
 LIMITED = ("ACTIVATION", "LIMIT", "UP_LIMIT")  # the #params of an activation
-LANES = 32  # of a subgroup: further threads come in such numbers
-MOST_THREADS = 128  # further ones of a workgroup
 ADDED = ".added."  # in the names of buffers of what adapters add
 
 
@@ -42,13 +35,12 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
     if index is None or ops.device.software or list(matrix.layout.planes) != ["w_qs"]:
         return False
     op = ops.ops[index + 1]
-    matrices = [op.bindings[name] for name in MATRICES if name in op.bindings]
-    large = sum(w.rows * w.cols for w in matrices if isinstance(w, Weight)) > MOST_VALUES
     alone = index == -2  # a product after it would not add to its own rows
-    if equal and alone and (large or _results(op) <= MOST_RESULTS) and (joined := _joined(ops, op, part)):
+    if equal and alone and (joined := _joined(ops, op, part)):
         ops.ops[index + 1] = joined
         return True
-    if large:
+    matrices = [op.bindings[name] for name in MATRICES if name in op.bindings]
+    if sum(w.rows * w.cols for w in matrices if isinstance(w, Weight)) > MOST_VALUES:
         return False
     threads = int(op.params["TK"]) * int(op.params["TR"])
     workgroups = -(-y.shape[-1] // threads)  # of each token
@@ -87,19 +79,12 @@ def _with(op: Op, part: Epilogue, params: dict[str, int]) -> Op:
     )
 
 
-def _results(op: Op) -> int:
-    """Results of a workgroup of a product: its rows for each of its tokens."""
-    return int(op.params["TOKENS"]) * max(mixed.tile_rows(op))
-
-
 def _joined(ops: OpList, op: Op, part: Epilogue) -> Op | None:
     """A product whose workgroups add what adapters add to their rows; None if the device cannot."""
-    results = _results(op)
-    threads = min(MOST_THREADS, -(-results // (RESULTS_OF_A_THREAD * LANES)) * LANES)
-    joined = _with(op, part, {"LOW_RANK_THREADS": threads})
+    results = int(op.params["TOKENS"]) * max(mixed.tile_rows(op))
+    joined = _with(op, part, {"LOW_RANK_OWN": 1})
     used = mixed.workgroup_bytes(ops.device, op) + 4 * results * (1 + ("w_2" in op.bindings))
-    fits = int(op.params["TK"]) * int(op.params["TR"]) + threads <= ops.device.max_threads
-    fits = fits and used <= ops.device.max_workgroup_storage
+    fits = used <= ops.device.max_workgroup_storage
     return joined if fits and mixed.storage_buffers(joined) <= ops.device.max_storage_buffers else None
 
 
@@ -122,7 +107,7 @@ def merge(ops: OpList) -> None:
     Residual streams are left to post_norms.py.
     """
     for i in range(len(ops.ops) - 2, 0, -1):
-        if ops.ops[i].params.get("LOW_RANK_THREADS") and (fused := _fused(ops, *ops.ops[i : i + 2])):
+        if ops.ops[i].params.get("LOW_RANK_OWN") and (fused := _fused(ops, *ops.ops[i : i + 2])):
             ops.ops[i : i + 2] = [fused]
         if not adds(ops.ops[i]):
             continue

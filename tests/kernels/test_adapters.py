@@ -79,12 +79,11 @@ def _beside_products(bench: Bench, rank: int) -> bool:
     ("equal", [False, True]),
     adapters=["lavapipe: f16"],  # which binds enough buffers
 )
-def test_a_layer_of_bytes(bench: Bench, monkeypatch: pytest.MonkeyPatch, type: Q, cols: int, equal: bool) -> None:
+def test_a_layer_of_bytes(bench: Bench, type: Q, cols: int, equal: bool) -> None:
     """What adapters add is computed beside each product, and added by the op that reads both.
 
     That of equal ones is added by the product itself, and its rows are rotated or activated as without adapters.
     """
-    monkeypatch.setattr(low_rank_rows, "MOST_RESULTS", 1 << 20)
     bench = Bench(bench.page, replace(bench.device, dot8=True, software=False, max_threads=1024))
     n, heads = len(PLACES), (4, 2, 16)
     ops = begin(bench, Setup(batch=SHORT_BATCH, n=n, pos=12, places=PLACES))

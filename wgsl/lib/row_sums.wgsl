@@ -2,7 +2,6 @@
 // thread can get a sum. With subgroups, lanes first add within the smallest subgroup size of the device: in the same order
 // for each sum, however many there are.
 #param TOKENS // that the R rows of a thread are multiplied with
-#param LOW_RANK_THREADS // threads beyond those of the TR rows, which put nothing
 #if SG
 const LANES_LEFT = (TK + SG - 1u) / SG;
 const SUM_LANES = min(SG, TK); // that add with each other
@@ -12,11 +11,6 @@ const LANES_LEFT = TK;
 var<workgroup> red: array<f32, SLOTS * TR * LANES_LEFT>;
 
 fn red_put(slot: u32, sum: f32, tk: u32, tr: u32) {
-#if LOW_RANK_THREADS
-  if (tr >= TR) {
-    return;
-  }
-#endif
 #if SG
   red[(tr * SLOTS + slot) * LANES_LEFT + tk / SG] = sum;
 #else

@@ -101,21 +101,21 @@ fn result(slot: u32, m: u32, scale: f32, y_row: u32, row: u32) -> f32 {
 #if BIAS
   sum += bias[y_row + row];
 #endif
-#if LOW_RANK_THREADS and EPILOGUE != "add"
+#if LOW_RANK_OWN and EPILOGUE != "add"
   // A token alone has the product rounded before: it is stored between two dispatches. The select() keeps compilers from
   // contracting the multiplication above and this addition to one operation.
   sum = select(sum, 0.0, sum > 3.4e38) + low_rank[m * RT + slot];
 #endif
   return sum;
 }
-#if LOW_RANK_THREADS
+#if LOW_RANK_OWN
 
-// What adapters add to the workgroup's rows of n tokens, computed by the threads after WG while the others multiply. This
-// saves a dispatch, and the product keeps its epilogue.
+// What adapters add to the workgroup's rows of n tokens. Its threads compute it before they multiply, while the first weights
+// are in flight. This saves a dispatch, and the product keeps its epilogue.
 var<workgroup> low_rank: array<f32, TOKENS * RT>;
 
 fn low_rank_put(t: u32, base: u32, y_row: u32, m0: u32, n: u32) {
-  for (var i = t - WG; i < n * RT; i += LOW_RANK_THREADS) {
+  for (var i = t; i < n * RT; i += WG) {
     low_rank[i] = low_rank_row_L(m0 + i / RT, y_row + row_of(base, i % RT));
   }
 }
@@ -161,11 +161,6 @@ fn multiply(index: u32, m0: u32, t: u32, rows: u32, y_row: u32) {
 #for r in R
   let row${r} = min(row_of(base, tr * R + ${r}u), rows - 1u);
 #endfor
-#if LOW_RANK_THREADS
-  let multiplies = t < WG;
-#else
-  const multiplies = true;
-#endif
 #if DOT8
   // The first weights are in flight while x is rounded or staged, the next ones during the dot products of the current ones.
 #for i in AHEAD
@@ -184,31 +179,22 @@ fn multiply(index: u32, m0: u32, t: u32, rows: u32, y_row: u32) {
   round_tokens(m0, n, t, base == 0u && y_row == p.row0);
   workgroupBarrier();
 #endif
-#if LOW_RANK_THREADS and not STAGED
-  if (!multiplies) {
-    low_rank_put(t, base, y_row, m0, n);
-  }
+#if LOW_RANK_OWN
+  low_rank_put(t, base, y_row, m0, n);
 #endif
 #if STAGED
   for (var first = 0u; first < UNITS; first += CHUNK) {
     if (first > 0u) {
       workgroupBarrier();
     }
-    if (multiplies) {
-      stage(first, m0, n, t);
-    }
+    stage(first, m0, n, t);
     workgroupBarrier();
-#if LOW_RANK_THREADS
-    if (first == 0u && !multiplies) {
-      low_rank_put(t, base, y_row, m0, n);
-    }
-#endif
     let end = min(first + CHUNK, UNITS);
 #else
     const first = 0u;
     const end = UNITS;
 #endif
-    for (var u0 = select(end, first + tk, multiplies); u0 < end; u0 += AT_A_TIME * TK) {
+    for (var u0 = first + tk; u0 < end; u0 += AT_A_TIME * TK) {
 #for i in AHEAD or 1
       {
         let u = u0 + ${i}u * TK;
@@ -338,7 +324,7 @@ fn multiply(index: u32, m0: u32, t: u32, rows: u32, y_row: u32) {
 #endif
 #endif
   const RESULTS_PER_TOKEN = RT / ROWS_PER_RESULT;
-  for (var i = t; i < n * RESULTS_PER_TOKEN; i += WG + LOW_RANK_THREADS) {
+  for (var i = t; i < n * RESULTS_PER_TOKEN; i += WG) {
     let m = i / RESULTS_PER_TOKEN;
     let slot = ROWS_PER_RESULT * (i % RESULTS_PER_TOKEN);
     let y0 = (m0 + m) * p.y_stride;
@@ -360,7 +346,7 @@ fn multiply(index: u32, m0: u32, t: u32, rows: u32, y_row: u32) {
       rope_store(quad, v, rope_rotation(quad, m0 + m), stored_row(m0 + m), y0);
 #else
 #if EPILOGUE == "add"
-#if LOW_RANK_THREADS
+#if LOW_RANK_OWN
       let before = y[y0 + y_row + base + slot] + finished(result(slot, m, scale, y_row, base + slot));
       y[y0 + y_row + base + slot] = before + low_rank[m * RT + slot]; // in this order for one token as well
 #else
