@@ -23,8 +23,8 @@ PREFIXES (lib/segments.wgsl), MEDIA (lib/media.wgsl), WHOLE_MEDIA (lib/visible.w
 (lib/attention_split.wgsl), INDEXED (attention.wgsl, attention_decode.wgsl), NORMS and UP_TO (attention_decode.wgsl),
 SPLIT (attention.wgsl, attention_matrix.wgsl), MERGED (matvec.wgsl, head_products.wgsl), INT8
 (lib/matmul_inputs.wgsl), IN_ORDER (lib/rounded_rows.wgsl), SECOND, FACTOR and X_STRIDE (lib/matvec_inputs.wgsl),
-SCALES (lib/matrix_scale.wgsl), PINNED (matmul_matrix.wgsl), ANCHOR (lib/sequence.wgsl) and PLAIN (mtp_input.wgsl)
-default to 0.
+SCALES (lib/matrix_scale.wgsl), PINNED (matmul_matrix.wgsl), ANCHOR (lib/sequence.wgsl), PLAIN and RESIDUAL
+(mtp_input.wgsl) and FROM (lib/attention_split.wgsl) default to 0.
 """
 
 from __future__ import annotations
@@ -106,6 +106,8 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "TOKENS": 1, "SHARE": 1, "SPAN": 1, "SLOTS":
         "COMPRESSED",
         "ANCHOR",
         "PLAIN",
+        "RESIDUAL",
+        "FROM",
     ),
     0,
 )
