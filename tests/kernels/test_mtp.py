@@ -156,7 +156,7 @@ def test_a_draft_attends_to_what_is_before_its_anchor(
 
 @in_turn(
     "heads, kv_type, places",
-    [((4, 2, 32), "f32", ()), ((4, 1, 64), "f16", ((37, 3), (1, 0), (0, 5), (190, 2))),
+    [((4, 2, 32), "f32", ()), ((4, 1, 64), "f16", ((37, 3), (1, 0), (0, 5), (990, 2))),
      ((2, 2, 128), "f16", ((64, 1), (65, 0))), ((8, 2, 32), "f32", ((33, 0), (2, 1)))],
     BOTH_ADAPTERS,
 )  # fmt: skip
@@ -165,8 +165,8 @@ def test_the_first_position_is_not_seen(
 ) -> None:
     """Its row is poisoned, but for a token there, which sees itself."""
     n_head, n_kv, dim = heads
-    batch, newest = (SHORT_BATCH, places) if places else (1, ((150, 3),))
-    ops = bench.begin(Setup(batch=batch, n=1, pos=150, n_ctx=200, seq=3, places=places))
+    batch, newest = (SHORT_BATCH, places) if places else (1, ((930, 3),))
+    ops = bench.begin(Setup(batch=batch, n=1, pos=930, n_ctx=1000, seq=3, places=places))
     q, cache = ops.rows("q", n_head * dim), bench.cache(n_kv * dim, kv_type)
     bench.fill(q)
     for pos, seq in newest:

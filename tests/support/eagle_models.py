@@ -18,7 +18,6 @@ from tools.gguf_writer import add_value, finish
 
 DAMPED = 0.2  # of each layer's output: so the head, which also sees the token, often predicts what the model does
 OUTPUTS = ("attn_output", "ssm_out", "ffn_down", "ffn_down_exps", "ffn_down_shexp")
-NORMED_OUTPUTS = ("post_attention_norm", "post_ffw_norm")  # of Gemma 4, which normalises what a block returns
 LAYERS = 4  # of the models
 READ = [1, 2, 3]  # the layers whose inputs a head reads
 HEADS, KV_HEADS, HEAD_DIM = 8, 4, 16  # of a head
@@ -31,7 +30,7 @@ class Kind:
     """A model, and what its head is like."""
 
     base: str
-    width: int = 64  # of the head; the models have 64
+    width: int = 64  # of the head; most models have 64
     known: int = 0  # tokens that it knows; 0: all of the model's
     shares: bool = False  # it has neither embeddings nor an output matrix: it reads the model's
     normed_residual: bool = False
@@ -45,6 +44,13 @@ KINDS = {
     "normed": Kind("gpt_oss/gpt-oss", known=180, normed_features=True, normed_residual=True),
     "recurrent": Kind("qwen35/qwen35", width=32),
 }
+OTHERS = {  # whose heads are like these
+    base.split("/")[1]: Kind(base, known=200)
+    for base in (
+        "gemma4/gemma4-dense", "gemma4/gemma4-moe", "experts/minimax-m2", "qwen/qwen3moe", "qwen35/qwen35moe",
+        "qwen35/qwen3next",
+    )
+}  # fmt: skip
 
 
 def write(kind: Kind, model: Path, head: Path, dtype: type[np.floating] = np.float16) -> None:
@@ -55,9 +61,12 @@ def write(kind: Kind, model: Path, head: Path, dtype: type[np.floating] = np.flo
     arch = str(fields.pop("general.architecture"))
     fields.pop("tokenizer.ggml.token_type", None)
     block = int(fields[f"{arch}.block_count"])
+    period = int(fields.get(f"{arch}.full_attention_interval", block))
     for i in range(block, LAYERS):
-        prefix = f"blk.{i % block}."
+        prefix = f"blk.{i % period}."
         tensors |= {n.replace(prefix, f"blk.{i}."): data for n, data in tensors.items() if n.startswith(prefix)}
+    per_layer = [key for key, value in fields.items() if key.startswith(arch) and _is_list(value, block)]
+    fields |= {key: [fields[key][i % block] for i in range(LAYERS)] for key in per_layer}
     fields[f"{arch}.block_count"] = LAYERS
     for name in tensors:
         if name.removesuffix(".weight").removesuffix(".bias").endswith(OUTPUTS):
@@ -115,6 +124,10 @@ def _head(kind: Kind, model: dict[str, np.ndarray], dtype: type[np.floating]) ->
     named = {f"{name}.weight": data.astype(dtype) for name, data in matrices.items()}
     named |= {f"{name}.weight": data for name, data in vectors.items()}
     return named | ({"d2t": tokens.astype(np.int64)} if kind.known else {})
+
+
+def _is_list(value: object, length: int) -> bool:
+    return isinstance(value, list) and len(value) == length
 
 
 def _write(to: Path, arch: str, fields: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.files.draft_header import check_draft, has_tokens
+from py_engine.files.draft_header import EAGLE_TARGETS, check_draft, has_tokens
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.load_plan import CPU
@@ -21,7 +21,7 @@ from py_engine.plan.sampling import Sampling
 from py_engine.planner import PlanOptions, make_plan
 from tests.support import eagle_models, wasm_engines
 from tests.support.cpu_engines import PROMPT, PROMPTS, SHAPED, WARM, Counting, collect, draft_counts, let_drafts_pay
-from tests.support.cpu_models import load
+from tests.support.cpu_models import header, load
 from tests.support.model_files import ModelFiles
 
 SIZES = PlanOptions(64, 16, "f32")
@@ -44,6 +44,22 @@ def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_it_computes_what_the_reference_does(files: Files) -> None:
     """After a prompt in batches, a token alone and a small batch: its cache has the keys and values of all."""
+    compare(files)
+
+
+@pytest.mark.parametrize("kind", eagle_models.OTHERS)
+def test_it_reads_the_layers_of_other_architectures(kind: str, tmp_path: Path) -> None:
+    files = Files(tmp_path / "model.gguf", tmp_path / "head.gguf")
+    eagle_models.write(eagle_models.OTHERS[kind], *files)
+    compare(files)
+
+
+def test_heads_of_all_targets_are_compared() -> None:
+    kinds = {**eagle_models.KINDS, **eagle_models.OTHERS}.values()
+    assert {header(f"{kind.base}.F16").architecture for kind in kinds} == set(EAGLE_TARGETS)
+
+
+def compare(files: Files) -> None:
     cpu, reference = load(files.model, 64, draft=files.head), eagle_models.EagleReference(*files)
     for at, end, name in ((0, 16, PREFILL), (16, 31, PREFILL), (31, 32, DECODE), (32, 39, SMALL_BATCH)):
         states = cpu.buffers["state"][:32].reshape(8, 4)

@@ -65,9 +65,9 @@ class Head(Drafter):
 
 
 def main() -> int:
-    """Compare the head of each kind; return the exit code."""
+    """Compare a head of each kind, and of each architecture; return the exit code."""
     worst = 0.0  # difference, in those of the model's own logits
-    for name, kind in eagle_models.KINDS.items():
+    for name, kind in {**eagle_models.KINDS, **eagle_models.OTHERS}.items():
         with tempfile.TemporaryDirectory() as folder:
             paths = Path(folder) / "model.gguf", Path(folder) / "head.gguf"
             eagle_models.write(kind, *paths, np.float32)  # llama.cpp rounds activations for F16
@@ -77,7 +77,7 @@ def main() -> int:
             model.clear_cache()
             want, got = (
                 reference.drafts(IDS, DRAFTED),
-                Head(found, paths[1], model, kind.width, 64).drafts(IDS, DRAFTED),
+                Head(found, paths[1], model, kind.width, reference.model.width).drafts(IDS, DRAFTED),
             )
             known = np.isfinite(want)
             assert (known == np.isfinite(got)).all(), "the same tokens are known"
