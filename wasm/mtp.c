@@ -35,6 +35,7 @@ void mtp_input_work(const mtp_input_call *r, u32 chunk, u32 chunks, u8 *scratch)
     }
     if (r->residual == RESIDUAL_NORMED) // which may be where h is
       for (u32 k = 0; k < cols; k++) ROW(r->x, r->x_stride, m)[k] = y[cols + k];
+    for (u32 k = cols; r->residual && k < r->x_stride; k++) ROW(r->x, r->x_stride, m)[k] = 0;
     for (u32 k = 2 * cols; k < r->y_stride; k++) y[k] = 0;
     if (r->source != HIDDEN_BATCH || !begins) continue;
     const u32 end = run_end(r->state, r->per_token, m); // no other row reads what this one writes

@@ -5,7 +5,7 @@
 //            run's last ones
 //   "ring"   in `ring`: each row is of another sequence
 //   "own"    in `hidden`: what the layer has computed of the token before; each row is of another sequence
-// RESIDUAL: x[m] gets what the layer adds to: h as it is ("raw"), or as y has it ("normed"). With "own", x is `hidden`.
+// RESIDUAL: x[m] gets what the layer adds to: h as it is ("raw"), or as y has it ("normed"). Zeros follow. With "own", x is `hidden`.
 #param COLS // of e, and of a hidden state
 #param HIDDEN
 #param RING // positions of a sequence in `ring`
@@ -111,6 +111,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   for (var i = 2u * COLS + t; i < p.y_stride; i += WG) {
     y[to + i] = Value(0);
   }
+#if RESIDUAL
+  for (var i = COLS + t; i < p.x_stride; i += WG) {
+    x[m * p.x_stride + i] = 0.0;
+  }
+#endif
 #if HIDDEN == "batch"
   if (begins_run(m)) { // each thread has read the columns of `ring` that it writes, and no other row reads them
     let end = run_end(m);

@@ -34,6 +34,8 @@ def mtp_input(c: Call) -> None:
         parts = [normed(part, one, c.consts["eps"]) for part, one in zip(parts, weights, strict=True)]
     if c.params.get("RESIDUAL") == "normed":
         c["x"][: c.n, :cols] = parts[1]
+    if c.params.get("RESIDUAL"):
+        c["x"][: c.n, cols:] = 0
     y[:, : 2 * cols] = np.concatenate(parts, axis=1)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer
-from py_engine.plan.rows import Parts, copy_columns
+from py_engine.plan.rows import Parts, clamp, copy_columns
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,9 @@ class Features:
 
     def collect(self, ops: OpList, layer: int, x: Buffer) -> None:
         """Append the copy of layer `layer`'s input x (n, cols), if it is one of `layers`."""
+        y, cols = self.buffer(ops), len(self.layers) * self.cols
         for i, wanted in enumerate(self.layers):
             if wanted == layer:
-                copy_columns(ops, Parts(x), Parts(self.buffer(ops), i * self.cols), self.cols)
+                copy_columns(ops, Parts(x), Parts(y, i * self.cols), self.cols)
+        if layer == max(self.layers) and (padding := y.shape[1] - cols):  # products read it
+            clamp(ops, x, ops.constant("limits.0", [0.0, 0.0]), y, padding, cols)

@@ -19,7 +19,10 @@ pytestmark = pytest.mark.lavapipe
 
 @pytest.mark.parametrize(
     ("kind", "kv_type", "beside"),
-    fewer([("reduced", "f16", 2), ("normed", "f32", 0), ("shared", "f16", 0), ("recurrent", "f16", 2)], 2),
+    fewer(
+        [("reduced", "f16", 2), ("normed", "f32", 0), ("shared", "f16", 0), ("recurrent", "f16", 2), ("odd", "f16", 0)],
+        3,
+    ),
 )
 def test_drafts_do_not_change_the_text(
     engine_pages: Callable[[str | None], Page], server: Server, tmp_path: Path, kind: str, kv_type: str, beside: int

@@ -83,6 +83,7 @@ def test_the_layer_adds_to_the_state_before(bench: Bench, setup: Setup, cols: in
     np.testing.assert_array_equal(gpu[x.name][:n, :cols], want)
     check(bench, gpu[y.name][:n], host[y.name][:n])
     check(bench, gpu[x.name][:n, :cols], host[x.name][:n, :cols])
+    assert not gpu[x.name][:n, cols:].any()
     np.testing.assert_array_equal(gpu[x.name][n:], before[n:])
 
 

@@ -43,11 +43,12 @@ KINDS = {
     "shared": Kind("qwen/qwen3", shares=True, normed_residual=True),
     "normed": Kind("gpt_oss/gpt-oss", known=180, normed_features=True, normed_residual=True),
     "recurrent": Kind("qwen35/qwen35", width=32),
+    "odd": Kind("experts/minimax-m2", width=40, known=200),  # widths that are no multiples of 32
 }
 OTHERS = {  # whose heads are like these
     base.split("/")[1]: Kind(base, known=200)
     for base in (
-        "gemma4/gemma4-dense", "gemma4/gemma4-moe", "experts/minimax-m2", "qwen/qwen3moe", "qwen35/qwen35moe",
+        "gemma4/gemma4-dense", "gemma4/gemma4-moe", "qwen/qwen3moe", "qwen35/qwen35moe",
         "qwen35/qwen3next",
     )
 }  # fmt: skip
