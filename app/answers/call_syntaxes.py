@@ -6,18 +6,19 @@ from app.answers.element_calls import MARK, ElementArguments
 from app.answers.gemma_calls import GemmaArguments
 from app.answers.python_calls import PythonArguments
 from app.answers.tagged_calls import TaggedArguments
-from app.answers.tool_calls import CallSyntax
+from app.answers.tool_calls import CallIds, CallSyntax, Reply
 
 HERMES = CallSyntax(
     "hermes", "<tool_call>", head='\n{"name": "%s", "arguments": ', tail="}\n</tool_call>", between="\n"
 )
 LLAMA = CallSyntax("llama", '{"name": "', head='%s", "parameters": ', tail="}", joint='; {"name": "', at_start=True,
-                   wrappers=("<|python_tag|>",))  # fmt: skip
+                   reply=Reply(("<|python_tag|>",)))  # fmt: skip
+_NINE = CallIds(length=9)
 MISTRAL = CallSyntax("mistral", "[TOOL_CALLS]", head='{"name": "%s", "arguments": ', tail="}", opening="[",
-                     joint=", ", closing="]")  # fmt: skip
-MISTRAL_ARGS = CallSyntax("mistral-args", "[TOOL_CALLS]", head="%s[ARGS]", joint="[TOOL_CALLS]")
-MISTRAL_IDS = CallSyntax("mistral-ids", "[TOOL_CALLS]", head="%s[CALL_ID]%i[ARGS]", joint="[TOOL_CALLS]")
-FUNCTIONARY = CallSyntax("functionary", ">>>", head="%s\n", joint=">>>", wrappers=(">>>all\n",))
+                     joint=", ", closing="]", ids=_NINE)  # fmt: skip
+MISTRAL_ARGS = CallSyntax("mistral-args", "[TOOL_CALLS]", head="%s[ARGS]", joint="[TOOL_CALLS]", ids=_NINE)
+MISTRAL_IDS = CallSyntax("mistral-ids", "[TOOL_CALLS]", head="%s[CALL_ID]%i[ARGS]", joint="[TOOL_CALLS]", ids=_NINE)
+FUNCTIONARY = CallSyntax("functionary", ">>>", head="%s\n", joint=">>>", opens_text=True, reply=Reply((">>>all\n",)))
 FUNCTION_TAG = CallSyntax("function-tag", "<function=", head="%s>", tail="</function>", between="")
 # fmt: off
 _D = {"begin": "<\uff5ctool▁calls▁begin\uff5c>", "call": "<\uff5ctool▁call▁begin\uff5c>",
@@ -39,13 +40,14 @@ GRANITE = CallSyntax("granite", "<|tool_call|>", head='{"name": "%s", "arguments
 COMMAND = CallSyntax(
     "command-r", "<|START_ACTION|>", head='{"tool_call_id": "%d", "tool_name": "%s", "parameters": ', tail="}",
     opening="[\n    ", joint=",\n    ", closing="\n]<|END_ACTION|>",
-    wrappers=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"), wraps=True,
+    reply=Reply(("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"), always=True),
 )  # fmt: skip
 LFM2 = CallSyntax("lfm2", "<|tool_call_start|>", head="%s(", tail=")", opening="[", joint=", ",
                   closing="]<|tool_call_end|>", arguments=PythonArguments())  # fmt: skip
 GEMMA = CallSyntax("gemma", "<|tool_call>", head="call:%s", tail="<tool_call|>", arguments=GemmaArguments())
 APRIEL = CallSyntax("apriel", "<tool_calls>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
-                    joint=", ", closing="]</tool_calls>", wrappers=("[END FINAL RESPONSE]",), wraps=True)  # fmt: skip
+                    joint=", ", closing="]</tool_calls>",
+                    reply=Reply(("[END FINAL RESPONSE]",), always=True))  # fmt: skip
 NEMOTRON_2 = CallSyntax("nemotron-2", "<TOOLCALL>", head='{"name": "%s", "arguments": ', tail="}", opening="[",
                         joint=", ", closing="]</TOOLCALL>")  # fmt: skip
 APERTUS = CallSyntax("apertus", "<|tools_prefix|>", head='{"%s": ', tail="}", opening="[", joint=", ",
@@ -74,7 +76,7 @@ MINICPM = CallSyntax(
 KIMI = CallSyntax(
     "kimi", "<|tool_calls_section_begin|>",
     head="<|tool_call_begin|>functions.%s:%d<|tool_call_argument_begin|>", tail="<|tool_call_end|>", joint="",
-    closing="<|tool_calls_section_end|>", id="functions.%s:%d", in_thoughts=True,
+    closing="<|tool_calls_section_end|>", ids=CallIds("functions.%s:%d"), in_thoughts=True,
 )  # fmt: skip
 
 
@@ -115,18 +117,20 @@ HUNYUAN_OPEN = _hunyuan("hunyuan-open", ":opensource")
 HUNYUAN = _hunyuan("hunyuan", "")
 GIGACHAT_3 = CallSyntax(
     "gigachat-3", "<|message_sep|>\n\nfunction call<|role_sep|>\n", head='{"name": "%s", "arguments": ', tail="}",
-    alone=True, wrappers=("<|message_sep|>\n\n",),
+    alone=True, reply=Reply(("<|message_sep|>\n\n",)),
 )  # fmt: skip
 SOLAR = CallSyntax(
     "solar", "<|tool_calls|>", head="<|tool_call:begin|>%i<|tool_call:name|>%s<|tool_call:args|>",
-    tail="<|tool_call:end|>", joint="", ids="[a-z0-9]{10}", wrappers=("<|content|>", "<|end|>", "<|begin|>assistant"),
-    wraps=True, reply=("<|content|>", "<|end|>"), resumed="<|begin|>assistant",
+    tail="<|tool_call:end|>", joint="", ids=CallIds(rule="[a-z0-9]{10}"),
+    reply=Reply(("<|content|>", "<|end|>", "<|begin|>assistant"), always=True, around=("<|content|>", "<|end|>"),
+                resumed="<|begin|>assistant"),
 )  # fmt: skip
+_KIMI_REPLY = "<|open|>response<|sep|>", "<|close|>response<|sep|>"
 KIMI_3 = CallSyntax(
     "kimi-k3", "<|open|>tools<|sep|>", head='<|open|>call tool="%s" index="%d"<|sep|>', tail="<|close|>call<|sep|>",
-    joint="", closing="<|close|>tools<|sep|>", reply=("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
-    wrappers=("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>", "<|end_of_msg|>"),
-    wraps=True, replies_first=True,
+    joint="", closing="<|close|>tools<|sep|>",
+    reply=Reply((*_KIMI_REPLY, "<|close|>message<|sep|>", "<|end_of_msg|>"), always=True, around=_KIMI_REPLY,
+                first=True),
     arguments=TaggedArguments(
         '<|open|>argument key="%s" type="%t"<|sep|>', "<|close|>argument<|sep|>", kinds=(("integer", "number"),),
         around_json=('<|open|>json type="object"<|sep|>', "<|close|>json<|sep|>")),

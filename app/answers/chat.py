@@ -234,7 +234,7 @@ class Run:
         usage.reasoning_tokens = output.reasoning_tokens
         if request.truncate:
             usage.truncated_tokens = prompt.truncated + stats.shifted_tokens
-        called = output.message.calls_whole(cut=not stream.complete)
+        called = output.message.calls_whole(cut=not stream.ended_by_token)
         reason = "length" if not stream.ended else "tool_calls" if called else "stop"
         if request.stream:
             self._emit(answer.closing(reason, usage, index, stream.stopped, output.new_ids()))
@@ -346,7 +346,7 @@ class Output:
     def finish(self) -> None:
         """Emit what was held back."""
         rest = self._parser.push(self.stream.finish())
-        self._send([*rest, *self._parser.finish(cut=not self.stream.complete)])
+        self._send([*rest, *self._parser.finish(cut=not self.stream.ended_by_token)])
         rest = self.logprobs.add(self.stream.logprobs())
         if rest:
             self._run.emit(self._run.answer.piece({}, self.index, rest, self.new_ids()))

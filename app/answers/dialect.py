@@ -12,13 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from app.answers.call_syntaxes import (
-    FUNCTIONARY,
-    HERMES,
-    MISTRAL,
-    MISTRAL_ARGS,
-    MISTRAL_IDS,
-)
+from app.answers.call_syntaxes import HERMES
 from app.answers.parsing import Parser, PlainParser, ReasoningParser
 from app.answers.thinking import MINIMAX_3, TAGS, tags_at
 from app.answers.tool_calls import CallSyntax, head_rule
@@ -63,9 +57,9 @@ class Dialect:
     def markers(self) -> tuple[str, ...]:
         """Texts of the control tokens that the syntax and thoughts use."""
         s, tags = self.syntax, self._tags or ()
-        texts = s.wrappers
+        texts = s.reply.markers
         if self._tools.tools:
-            texts = (s.token, s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.arguments.texts, *s.wrappers)
+            texts = (s.token, s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.arguments.texts, *texts)
         found = [token for text in texts for token in _tokens(text)]
         found += [token for text in texts for token in re.findall(r"<\|[a-z_]+\|>\n+", text)]  # GigaChat 3's
         return tuple(dict.fromkeys([*found, *tags, *re.findall(r"<[^<>\s]+>", " ".join(tags))]))
@@ -133,8 +127,8 @@ class Dialect:
     def parser(self, prompt: str, split_reasoning: bool, random_bytes: RandomBytes = os.urandom) -> Parser:
         """The parser of an answer to this prompt. `random_bytes`: for ids of calls."""
         inner: Parser = PlainParser()
-        if self._tools.tools or self.syntax.wraps:
-            prefix = ">>>" if self.syntax is FUNCTIONARY and prompt.endswith(">>>") else ""
+        if self._tools.tools or self.syntax.reply.always:
+            prefix = self.syntax.trigger if self._opened(prompt) else ""
             syntax = self.syntax if self._tools.tools else replace(self.syntax, trigger="\0")
 
             def new_id() -> str:
@@ -157,9 +151,10 @@ class Dialect:
         return tags is not None and prompt.rstrip().endswith(tags[0].rstrip())
 
     def new_id(self, random_bytes: RandomBytes) -> str:
-        """An id for a tool call. Mistral's templates require nine letters and digits."""
+        """An id for a tool call."""
         letters = "".join(_ALPHABET[b % len(_ALPHABET)] for b in random_bytes(24))
-        return letters[:9] if self.syntax in (MISTRAL, MISTRAL_ARGS, MISTRAL_IDS) else f"call_{letters}"
+        length = self.syntax.ids.length
+        return letters[:length] if length else f"call_{letters}"
 
     def rules(self, form: Format | None) -> Rules | None:
         """The grammar of an answer, given the prompt; None where it is unconstrained.
@@ -191,11 +186,16 @@ class Dialect:
     def _ends(self, prompt: str) -> tuple[Any, ...]:
         """What of a prompt changes the grammar of its answer."""
         thought = self._tags is not None and prompt.rstrip().endswith(self._tags[1])
-        return self._inside(prompt), tags_at(self._tags, prompt), thought, prompt.endswith(">>>"), self._replies(prompt)
+        return self._inside(prompt), tags_at(self._tags, prompt), thought, self._opened(prompt), self._replies(prompt)
+
+    def _opened(self, prompt: str) -> bool:
+        """Whether the prompt ends with the trigger of what the answer begins with, a call or content."""
+        return self.syntax.opens_text and prompt.endswith(self.syntax.trigger)
 
     def _replies(self, prompt: str) -> bool:
         """Whether the prompt has opened the content."""
-        return bool(self.syntax.reply[0]) and prompt.endswith(self.syntax.reply[0])
+        begin, _ = self.syntax.reply.around
+        return bool(begin) and prompt.endswith(begin)
 
     def _parts(self, grammar: Grammar, form: Format | None) -> list[str]:
         """The rules of the form and of calls, or "". A text may be both: then limits are not counted."""
@@ -232,8 +232,8 @@ class Dialect:
         if tags is None or prompt.rstrip().endswith(tags[1]):
             return "", ""
         thought, after = grammar.add("thought", text_until(tags[1])), '("\\u000a" | " ")*'
-        if self.syntax.resumed:
-            after = literal(self.syntax.resumed)
+        if self.syntax.reply.resumed:
+            after = literal(self.syntax.reply.resumed)
         if self._inside(prompt):
             return (f"{thought} {after} ",) * 2
         none = f" | {literal(tags[1])}" if tags == MINIMAX_3 else ""
@@ -241,7 +241,7 @@ class Dialect:
 
     def _wrapped(self, formed: str, prompt: str) -> str:
         """Rule of content in a form, between the syntax's markers. `formed`: the rule of the form."""
-        begin, end = self.syntax.reply
+        begin, end = self.syntax.reply.around
         if not begin:
             return formed
         return f"{formed} {literal(end)}?" if self._replies(prompt) else f"{literal(begin)} {formed} {literal(end)}?"
@@ -279,11 +279,12 @@ class Dialect:
 
     def _calls(self, grammar: Grammar, block: str, prompt: str) -> str:
         """Rule of an answer that calls tools, after content at most. `block`: the rule after a trigger."""
-        trigger, (begin, end) = literal(self.syntax.trigger), self.syntax.reply
-        if self.syntax.replies_first:
-            content = f"{grammar.add('content', text_until(end))} {literal(self.syntax.resumed)}"
+        trigger, reply = literal(self.syntax.trigger), self.syntax.reply
+        if reply.first:
+            begin, end = reply.around
+            content = f"{grammar.add('content', text_until(end))} {literal(reply.resumed)}"
             trigger = f"{content} {trigger}" if self._replies(prompt) else f"({literal(begin)} {content})? {trigger}"
-        if self.syntax is FUNCTIONARY and prompt.endswith(">>>"):
+        if self._opened(prompt):
             return block
         return f"{trigger} {block} {self._more_blocks(block)}"
 
@@ -296,13 +297,14 @@ class Dialect:
     def _free(self, grammar: Grammar, block: str, prompt: str) -> str:
         """Rule of free text that may end in calls. `block`: the rule after a trigger."""
         again = str(self.syntax.joint is None and self._several).lower()
-        trigger = literal(self.syntax.trigger)
+        trigger, markers = literal(self.syntax.trigger), self.syntax.reply.markers
         if self.syntax.at_start:
-            head = either([*(f"{literal(w)} {trigger} {block}" for w in self.syntax.wrappers), f"{trigger} {block}"])
+            head = either([*(f"{literal(marker)} {trigger} {block}" for marker in markers), f"{trigger} {block}"])
             return f'({head} | [^\\u007b\\u003c] [^\\u0000]* | "")'
         free = f"TagDispatch(({trigger}, {block}), stop_eos=true, loop_after_dispatch={again})"
-        if self.syntax is FUNCTIONARY and prompt.endswith(">>>"):
-            return f"({block} | {literal('all')} {literal(chr(10))} {grammar.add('free', free)})"
+        if self._opened(prompt):
+            texts = either(literal(marker.removeprefix(self.syntax.trigger)) for marker in markers)
+            return f"({block} | {texts} {grammar.add('free', free)})"
         return grammar.add("free", free)
 
 

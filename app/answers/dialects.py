@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from app.answers.call_syntaxes import FUNCTIONARY, HARMONY, HERMES, MUSE, SYNTAXES
+from app.answers.call_syntaxes import HARMONY, HERMES, MUSE, SYNTAXES
 from app.answers.dialect import Dialect
 from app.answers.message_dialects import Harmony, Muse
 from app.answers.thinking import tags_of
@@ -30,8 +30,7 @@ def _dialect_of(template: ChatTemplate, tools: Tools, tokens: Container[str]) ->
     tags = tags_of(written)
     native = found is not None and ("tools" in source or "available_tools" in source or "functions" in source)
     syntax = found if found is not None and (native or found in (HARMONY, MUSE)) else HERMES
-    # Functionary's texts, too, begin with >>>.
-    if not tools.tools and (syntax is FUNCTIONARY or syntax.first_token not in tokens):
+    if not tools.tools and (syntax.opens_text or syntax.first_token not in tokens):
         tools = Tools()
     kind = {HARMONY.name: Harmony, MUSE.name: Muse}.get(syntax.name, Dialect)
     return kind(syntax, tags, tools, template, native)

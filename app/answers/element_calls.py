@@ -68,32 +68,34 @@ class ElementArguments(TaggedArguments):
     def as_json(self, raw: str, schema: Any) -> str:
         if MARK not in raw and not types_of(_mapping(schema)) & {"array", "object", "string"}:
             return as_json(raw)
-        try:
-            return json.dumps(_value(raw, schema, 0), ensure_ascii=False, allow_nan=False)
-        except ValueError:  # a number such as 1e999, which JSON has and Python reads as infinite
-            return json.dumps(raw, ensure_ascii=False)
+        return _value_json(raw, schema, 0)
 
 
 def _mapping(schema: Any) -> Mapping[str, Any]:
     return schema if isinstance(schema, dict) else {}
 
 
-def _value(raw: str, schema: Any, depth: int) -> Any:
-    """The value of an element's inside."""
+def _value_json(raw: str, schema: Any, depth: int) -> str:
+    """The JSON of an element's inside. Numbers keep their text, since a float has neither all digits nor 1e999."""
     schema = flattened(_mapping(schema))
     types, members = types_of(schema), _elements(raw) if depth < _MAX_DEPTH else []
     if types == {"string"}:
-        return raw
+        return _text(raw)
     if is_text_or_null(schema):
-        return None if raw.strip() == "null" else raw
+        return "null" if raw.strip() == "null" else _text(raw)
     if not members and not raw.strip() and types & {"array", "object"}:
-        return [] if "array" in types else {}
+        return "[]" if "array" in types else "{}"
     if not members:
-        return json.loads(as_json(raw))
+        return as_json(raw)
     if "array" in types or (not types and {name for name, _ in members} == {"item"}):
-        return [_value(inside, schema.get("items"), depth + 1) for _, inside in members]
+        return f"[{', '.join(_value_json(inside, schema.get('items'), depth + 1) for _, inside in members)}]"
     known = _mapping(schema.get("properties"))
-    return {name: _value(inside, known.get(name), depth + 1) for name, inside in members}
+    values = {name: _value_json(inside, known.get(name), depth + 1) for name, inside in members}
+    return f"{{{', '.join(f'{_text(name)}: {value}' for name, value in values.items())}}}"
+
+
+def _text(raw: str) -> str:
+    return json.dumps(raw, ensure_ascii=False)
 
 
 def _elements(raw: str) -> list[tuple[str, str]]:

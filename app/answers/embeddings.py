@@ -22,8 +22,12 @@ from py_engine.generate.request_queue import Job
 MAX_INPUTS = 2048
 FIRST_GROUP = 512  # tokens of the first group of texts that are computed at once
 GROUP_S = 0.05  # seconds that a group should take
-AS_COMPUTED, MAXIMUM, EUCLIDEAN = -1, 0, 2  # values of `embd_normalize`; others from 1 on are p-norms
-LARGEST = 32760  # the largest value of an embedding whose norm is MAXIMUM: it fits an int16
+AS_COMPUTED, MAXIMUM, EUCLIDEAN = (
+    -1,
+    0,
+    2,
+)  # norms by their numbers in `embd_normalize`; the others, from 1 on, are p-norms
+LARGEST = 32760  # the largest value of an embedding that is scaled by MAXIMUM: it fits an int16
 _IGNORED = ("model", "user", "ttl", "keep_alive")
 _EMBEDDING = ("input", "dimensions", "encoding_format", "embd_normalize", *_IGNORED)
 _RANKING = ("query", "documents", "texts", "top_n", "return_documents", "return_text", *_IGNORED)
@@ -38,7 +42,7 @@ class EmbeddingRequest:
     as_base64: bool = False
     truncate: bool = False  # shorten what is longer than the context
     param: str = "input"  # the field of the inputs, for errors
-    norm: int = EUCLIDEAN  # that is 1 afterwards
+    norm: int = EUCLIDEAN  # by which each embedding is scaled, llama.cpp's embd_normalize
 
 
 @dataclass(frozen=True)
@@ -196,9 +200,9 @@ def _shortened(ids: list[int], length: int, around: list[int]) -> list[int]:
 
 
 def _vectors(flat: "array[float]", width: int, request: EmbeddingRequest) -> Iterator["array[float]"]:
-    """Cut rows of `width` values apart; shorten each to the request's dimensions, and scale it to the request's norm.
+    """Cut rows of `width` values apart; shorten each to the request's dimensions, and scale it by the request's norm.
 
-    Rows whose norm is EUCLIDEAN have length 1 already.
+    The engine has scaled whole rows by EUCLIDEAN already.
     """
     for at in range(0, len(flat), width):
         vector = flat[at : at + (request.dimensions or width)]

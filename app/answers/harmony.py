@@ -25,8 +25,8 @@ class HarmonyParser(MessageParser):
 
     def finish(self, *, cut: bool = False) -> list[Delta]:
         if self._header is not None:
-            header, self._header = self._header.strip(), None
-            return [] if not header or _CUT.fullmatch(header) or self._calls else [{"content": header}]
+            found = self._unfinished_header(_CUT, cut=cut)
+            return [] if self._calls else found
         return self._part(self._until.held)
 
     def _header_after(self, marker: str) -> str:

@@ -73,6 +73,15 @@ def vision_of(model: Loaded, path: str) -> Vision:
         raise error.reworded(error.message, path) from None
 
 
+def check_hears(model: Loaded, path: str) -> None:
+    """Raise WispError no_projector, which names the field at `path`, unless the model hears."""
+    projector: Projector = projector_of(model, path).projector
+    try:
+        projector.need_audio()
+    except WispError as error:
+        raise error.reworded(error.message, path) from None
+
+
 def projector_of(model: Loaded, path: str) -> LoadedProjector:
     """The model's projector. WispError no_projector, which names the field at `path`."""
     projector: LoadedProjector | None = model.projector

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -18,6 +19,7 @@ class MessageParser(ABC):
     def __init__(self, ends: Sequence[str], split_reasoning: bool) -> None:
         self._split = split_reasoning
         self._header: str | None = ""  # the header so far; None within a message
+        self._is_first = True  # of the messages
         self._until = Until(ends)
         self._kind = "content"
         self.reasoning = False
@@ -50,8 +52,22 @@ class MessageParser(ABC):
         before, marker, rest = self._until.push(text)
         out += self._part(before)
         if marker is not None:
-            self._header, self.reasoning = self._header_after(marker), False
+            out += self._ended()
+            self._header, self.reasoning, self._is_first = self._header_after(marker), False, False
         return rest
+
+    def _ended(self) -> list[Delta]:
+        """The deltas of what was held back of a message, at its end."""
+        return []
+
+    def _unfinished_header(self, form: re.Pattern[str], *, cut: bool) -> list[Delta]:
+        """The deltas of a header that the answer ends in. It is dropped if it has the form of one.
+
+        The first one is text where nothing cut the answer and nothing marks it: an answer may be the word "assistant".
+        """
+        header, self._header = (self._header or "").strip(), None
+        is_header = cut or not self._is_first or "<|" in header
+        return [] if not header or (is_header and form.fullmatch(header)) else [{"content": header}]
 
     def _header_after(self, marker: str) -> str:
         """What the next header begins with, after a message that this marker has ended."""

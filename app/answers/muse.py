@@ -27,11 +27,13 @@ class MuseParser(MessageParser):
 
     def finish(self, *, cut: bool = False) -> list[Delta]:
         if self._header is not None:
-            header, self._header = self._header.strip(), None
-            out: list[Delta] = [] if not header or _CUT.fullmatch(header) else [{"content": header}]
+            out = self._unfinished_header(_CUT, cut=cut)
         else:
             out = self._part(self._until.held)
         return out + (self._calls.finish(cut=cut) if self._calls is not None else [])
+
+    def _ended(self) -> list[Delta]:
+        return self._calls.finish() if self._calls is not None else []
 
     def _begin(self, header: str, out: list[Delta]) -> str:
         recipient = _RECIPIENT.search(header)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from app.answers.media import vision_of
+from app.answers.media import check_hears, vision_of
 from app.models.loaded import Loaded
 from app.openai.fields import Json
 from app.openai.pdf import with_pdf_texts
@@ -38,14 +38,17 @@ async def with_files_read(
 ) -> Json:
     """A body with texts and pictures in place of its PDF files and videos. An abort ends the reading.
 
-    Reading a video takes seconds, so the request's fields, and whether its model sees, are checked before it.
+    Reading a video takes seconds, so the request's fields, and whether its model sees, and hears where it is to, are
+    checked before it.
     `check`: raises WispError for a body whose fields are malformed; `held`: the model that the request names.
     """
     body = await job.run(with_pdf_texts(body, page.read_pdf))
     if (found := without_videos(body)) is None:
         return body
-    others, path = found
+    others, path, heard = found
     check(others)
     async with held() as model:
         vision = vision_of(model, path)
+        if heard:
+            check_hears(model, heard)
     return await job.run(with_frames(body, page.fetch_media, page.read_video, vision))

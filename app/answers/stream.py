@@ -48,7 +48,7 @@ class AnswerStream:
         self._stops = StopStrings(stops)
         self._end_ids = end_ids
         self.ended = False  # an end token, a stop string or the caller ended the answer
-        self.complete = False  # an end token came
+        self.ended_by_token = False
         self.tokens = 0  # ids used, including the end token and those of the stop string
         self._decoded = self._sent = 0  # characters
         self._waiting: deque[tuple[int, int, TokenLogprob]] = deque()  # (start, end of its text, log-probability)
@@ -68,7 +68,7 @@ class AnswerStream:
             self.tokens += 1
             start = self._decoded
             if token in self._end_ids:
-                self.ended = self.complete = True
+                self.ended = self.ended_by_token = True
                 if logprobs is not None and self._of_all:
                     self._waiting.append((start, start, logprobs[i]))
                 continue

@@ -225,6 +225,8 @@ class TaggedCallParser(CallParser):
         self._buffer += text
         ended = self._limited_match(self._tagged_end)  # it may look like a begin tag
         if ended is None and (found := self._limited_match(self._key)):
+            if self._form.nests and found["name"].startswith("/"):
+                return self._stray_end(found, out)
             rest, self._buffer = self._buffer[found.end() :], ""
             if not self._n_arguments:
                 self._emit_arguments("{", out)
@@ -249,11 +251,25 @@ class TaggedCallParser(CallParser):
             self._state = self._arguments
             return rest
         if ended is not None or len(self._buffer) > self.MAX_HEAD:
-            self._emit_arguments("}" if self._n_arguments else "{}", out)
-            rest, self._buffer = self._buffer[ended.end() if ended else 0 :], ""
-            self._ended()
-            return rest
+            return self._end_call(ended.end() if ended else 0, out)
         return ""
+
+    def _end_call(self, at: int, out: list[Delta]) -> str:
+        """End a call whose arguments came one by one. `at`: where the buffer's text after it begins."""
+        self._emit_arguments("}" if self._n_arguments else "{}", out)
+        rest, self._buffer = self._buffer[at:], ""
+        self._ended()
+        return rest
+
+    def _stray_end(self, tag: re.Match[str], out: list[Delta]) -> str:
+        """An end tag in place of an argument: that of the block ends the call, others are dropped.
+
+        A string that has an element of its own name ends with that element, and its own end tag is left.
+        """
+        if self._limited_match(self._block_end):
+            return self._end_call(0, out)
+        rest, self._buffer = self._buffer[tag.end() :], ""
+        return rest
 
     def _in_nested(self, text: str, nested: JsonEnd) -> str:
         """In an array or object, whose strings may have the end tag."""

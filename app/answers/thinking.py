@@ -22,6 +22,9 @@ TAGS = (
     HORIZON,
     SOLAR,
 )
+# An effort that Kimi K3 (low, high, max) and Hunyuan 3 (no_think, low, high) reject -> the next one that they take.
+# That of an answer without thoughts comes as "low", which Kimi K3 then does not read.
+_LOW_OR_HIGH = {"medium": "high"}
 
 
 def tags_of(written: str) -> Tags | None:
@@ -49,10 +52,9 @@ def with_names_of(source: str, variables: dict[str, Any]) -> dict[str, Any]:
     effort, thinks, out = variables.get("reasoning_effort"), variables.get("enable_thinking"), dict(variables)
     if isinstance(thinks, bool) and "enable_thinking" not in source:  # DeepSeek V3.1, Granite 3.3, Kimi K3; MiniMax M3
         out = {"thinking": thinks, "thinking_mode": "enabled" if thinks else "disabled", **out}
-    if not isinstance(effort, str):
-        return out
-    known = {"medium": "high"}.get(effort, effort)
-    out = {"reasoning_strength": effort, "thinking_effort": known, **out}  # Muse Glimmer, Kimi K3
-    if "'no_think'" in source:  # Hunyuan 3
-        out["reasoning_effort"] = "no_think" if thinks is False else known
+    level = _LOW_OR_HIGH.get(effort, effort) if isinstance(effort, str) else None
+    if level is not None:
+        out = {"reasoning_strength": effort, "thinking_effort": level, **out}  # Muse Glimmer, Kimi K3
+    if "'no_think'" in source and (isinstance(thinks, bool) or level):  # Hunyuan 3, which does not think unless told
+        out["reasoning_effort"] = "no_think" if thinks is False else level or "high"
     return out

@@ -53,6 +53,30 @@ class Arguments:
 
 
 @dataclass(frozen=True)
+class CallIds:
+    """The ids of a syntax's calls."""
+
+    given: str = ID  # with ID, or with NAME and NUMBER where templates name calls so before their results
+    rule: str = "[a-zA-Z0-9]{9}"  # of an id that the model chooses
+    length: int = 0  # letters and digits of an id that the model does not choose; 0: the template takes any
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What stands around the content of an answer, and between it, a thought and calls.
+
+    Solar Open's <|content|>Let me see.<|end|><|begin|>assistant<|tool_calls|>... has the content around="<|content|>",
+    "<|end|>", and is resumed="<|begin|>assistant" before the calls.
+    """
+
+    markers: tuple[str, ...] = ()  # all that may stand around content; the parser drops them
+    always: bool = False  # they stand there in answers without tools, too, as in Command R's <|START_RESPONSE|>Hi.
+    around: tuple[str, str] = ("", "")  # what a form of the answer stands between; "": nothing does
+    first: bool = False  # content comes before calls, if only an empty one
+    resumed: str = ""  # between two parts of an answer
+
+
+@dataclass(frozen=True)
 class CallSyntax:
     """How calls are written: trigger, opening, head(name), arguments, tail, then joint and the next head, or closing.
 
@@ -69,16 +93,12 @@ class CallSyntax:
     between: str = ""  # between two blocks
     at_start: bool = False  # calls appear only at the start of an answer
     alone: bool = False  # an answer has one call
-    id: str = ID  # of a call, with NAME and NUMBER: templates name calls by it before their results
+    opens_text: bool = False  # the trigger begins content, too, and a prompt may end with it
     token: str = ""  # the control token with which calls begin, if that is not the trigger
     in_thoughts: bool = False  # a call may end a thought
     sorts_results: bool = False  # results of tools are in the order of their calls
-    ids: str = "[a-zA-Z0-9]{9}"  # rule of an id that the model chooses
-    wrappers: tuple[str, ...] = ()  # markers around content; dropped
-    wraps: bool = False  # answers that call nothing have wrappers, too
-    reply: tuple[str, str] = ("", "")  # around content
-    replies_first: bool = False  # content comes before calls, if only an empty one
-    resumed: str = ""  # between two parts of an answer: a thought, content, calls
+    ids: CallIds = CallIds()
+    reply: Reply = Reply()
     arguments: Arguments = Arguments()
 
     @property
@@ -100,7 +120,7 @@ def head_pattern(head: str) -> str:
 
 def head_rule(syntax: CallSyntax, name: str) -> str:
     """The rule of the head of a call of the tool `name`."""
-    rules = {ID: syntax.ids, NUMBER: "[0-9]{1,3}"}
+    rules = {ID: syntax.ids.rule, NUMBER: "[0-9]{1,3}"}
     return " ".join(rules.get(part) or literal(part) for part in _parts(syntax.head.replace(NAME, name)))
 
 
@@ -194,7 +214,7 @@ class CallParser:
         self._syntax, self._new_id = syntax, new_id
         self._names = [tool.name for tool in tools]
         self._first_heads = [syntax.opening + syntax.head]  # in each form that a first call may have
-        self._until = Until([syntax.trigger, *syntax.wrappers])
+        self._until = Until([syntax.trigger, *syntax.reply.markers])
         head = head_pattern(syntax.head)
         self._head = re.compile(rf"\s*+{pattern(syntax.opening)}\s*+{head}\s*+(?=\{{)")
         tail = rf"\s*+{pattern(syntax.tail)}\s*+" if syntax.tail else r"\s*+"
@@ -202,16 +222,21 @@ class CallParser:
         self._next = (
             None if syntax.joint is None else re.compile(rf"{tail}{pattern(syntax.joint)}\s*+{head}\s*+(?=\{{)")
         )
-        self._state = self._start if syntax.at_start else self._free
-        self._buffer = ""  # an incomplete head or tail; at the start, text that may become a call
-        self._blanks: list[str] = []  # whitespace held back, in pieces: dropped before a call
+        self._begin_message()
         self._json = JsonEnd()
         self._calls = 0
         self._ids = set[str]()  # that the model has chosen
         self._n_arguments = 0  # of the call that arrives, where they come one by one
-        self._called = False  # a call has just ended
         if prefix:
             self.push(prefix)
+
+    def _begin_message(self) -> None:
+        """Be ready for the first text of a message. Calls are counted on."""
+        self._until.held = ""
+        self._state = self._start if self._syntax.at_start else self._free
+        self._buffer = ""  # an incomplete head or tail; at the start, text that may become a call
+        self._blanks: list[str] = []  # whitespace held back, in pieces: dropped before a call
+        self._called = False  # a call has just ended
 
     def push(self, text: str) -> list[Delta]:
         out: list[Delta] = []
@@ -220,12 +245,18 @@ class CallParser:
         return out
 
     def finish(self, *, cut: bool = False) -> list[Delta]:
+        """The deltas of the text that was held back, at the end of a message. Another one may follow."""
+        out = self._held(cut)
+        self._begin_message()
+        return out
+
+    def _held(self, cut: bool) -> list[Delta]:
         out: list[Delta] = []
         if cut and self._begins_call():
             return out
         if self._state == self._free:
             held = self._until.held
-            self._emit_content("" if held in self._syntax.wrappers else held, out)
+            self._emit_content("" if held in self._syntax.reply.markers else held, out)
         elif self._state == self._start:
             self._emit_content(self._buffer, out)
         elif self._state == self._naming:
@@ -243,7 +274,7 @@ class CallParser:
             heads = (head.replace(NAME, name) for head in self._first_heads for name in self._names)
             return any(begins_head(self._buffer, head) for head in heads)
         held = self._until.held if self._state == self._free else self._buffer.lstrip()
-        markers = (self._syntax.trigger, *self._syntax.wrappers)
+        markers = (self._syntax.trigger, *self._syntax.reply.markers)
         begun = any(map(str.isalpha, held)) and any(marker.startswith(held) for marker in markers)
         return begun or held == self._syntax.trigger
 
@@ -265,7 +296,7 @@ class CallParser:
         self._buffer += text
         head = self._buffer.lstrip()
         late = len(self._buffer) - len(head) > self.MAX_HEAD  # no call comes after so many blanks
-        for trigger in () if late else filter(None, (self._syntax.trigger, *self._syntax.wrappers)):
+        for trigger in () if late else filter(None, (self._syntax.trigger, *self._syntax.reply.markers)):
             if trigger.startswith(head):
                 return ""
             if head.startswith(trigger) and trigger != self._syntax.trigger:
@@ -308,7 +339,9 @@ class CallParser:
         rest, self._buffer = self._buffer[found.end() :], ""
         groups = {"id": "", "number": "", **found.groupdict()}
         chosen = (
-            self._syntax.id.replace(ID, groups["id"]).replace(NUMBER, groups["number"]).replace(NAME, found["name"])
+            self._syntax.ids.given.replace(ID, groups["id"])
+            .replace(NUMBER, groups["number"])
+            .replace(NAME, found["name"])
         )
         call_id = self._new_id() if not chosen or chosen in self._ids else chosen
         self._ids.add(call_id)

@@ -9,6 +9,7 @@ from typing import Any
 from py_engine import json_input
 
 Messages = list[dict[str, Any]]
+_END = " "  # a text after results: the templates trim it, and end the turn, which stays open without a text
 
 
 def in_order_of_calls(messages: Messages) -> Messages:
@@ -39,6 +40,8 @@ def takes_results_in_answers(source: str) -> bool:
 def in_answers(messages: Messages, broken: Callable[[str], str] = str) -> Messages:
     """The messages with results in the answer that called, and after them the text of the answer that follows.
 
+    A text before calls is an answer of its own before them: in one message, the templates write texts after results.
+    The thought of the answer that follows is left out: the templates write thoughts before calls only.
     `broken`: breaks the special tokens in a text; those of results may have been escaped in their JSON.
     """
     out: Messages = []
@@ -53,6 +56,10 @@ def in_answers(messages: Messages, broken: Callable[[str], str] = str) -> Messag
             results.append({"name": name, "response": _response(message.get("content"), broken)})
         elif message["role"] == "assistant" and message.get("tool_calls"):
             calls = message["tool_calls"]
+            if _has_text(message.get("content")):
+                if turn is not None:
+                    out[-1] = {**turn, "content": _END}
+                out.append({"role": "assistant", "content": message["content"]})
             out.append({**message, "content": "", "tool_responses": []})
         elif message["role"] == "assistant" and turn is not None and message.get("content"):
             out[-1], calls = {**turn, "content": message["content"]}, []
@@ -60,6 +67,12 @@ def in_answers(messages: Messages, broken: Callable[[str], str] = str) -> Messag
             out.append(message)
             calls = []
     return out
+
+
+def _has_text(content: Any) -> bool:
+    """Whether a content, a text or a list of parts, says anything."""
+    texts = [part.get("text") for part in content] if isinstance(content, list) else [content]
+    return any(text and text.strip() for text in texts)
 
 
 def _response(content: Any, broken: Callable[[str], str]) -> Any:

@@ -15,20 +15,23 @@ _FORMAT = "gguf"
 def with_stats(answer: dict[str, Json], model: Loaded) -> dict[str, Json]:
     """An answer, or the chunk that ends a choice, with its times, its model and what ran it; other chunks as they are.
 
-    Times are in seconds since the request came. Those of several choices are added up.
+    Times are in seconds since the request came. Those of several choices are added up; the reason is the first one's.
     """
-    choice = next(iter(answer["choices"]), None)
+    choices = answer["choices"]
+    choice = next(iter(choices), None)
     if choice is None or not choice["finish_reason"]:
         return answer
     timings, engine = answer["timings"], model.engine_or_error()
     first_s = timings["ttft_ms"] / 1000
     details = ollama_models.details(model.header)
+    # Several choices have one sum of tokens, which does not tell whether one of them filled the context.
+    tokens = sum(timings[of] for of in ("cache_n", "prompt_n", "predicted_n")) if len(choices) == 1 else 0
     return answer | {
         "stats": {
             "tokens_per_second": timings["predicted_per_second"],
             "time_to_first_token": first_s,
             "generation_time": first_s + timings["predicted_ms"] / 1000,
-            "stop_reason": _stop_reason(choice, timings, engine.context_length),
+            "stop_reason": _stop_reason(choice, fills_context=tokens >= engine.context_length),
         },
         "model_info": {
             "arch": details["family"],
@@ -40,25 +43,25 @@ def with_stats(answer: dict[str, Json], model: Loaded) -> dict[str, Json]:
     }
 
 
-def _stop_reason(choice: dict[str, Json], timings: dict[str, Json], context: int) -> str:
+def _stop_reason(choice: dict[str, Json], *, fills_context: bool) -> str:
     finish_reason = choice["finish_reason"]
     if choice.get("stop_reason") is not None:
         return "stopStringFound"
-    tokens = timings["cache_n"] + timings["prompt_n"] + timings["predicted_n"]
-    if finish_reason == "length" and tokens >= context:
+    if finish_reason == "length" and fills_context:
         return "contextLengthReached"
     return _STOP_REASONS[finish_reason]
 
 
 def described(entry: dict[str, Json], model: Loaded | None) -> dict[str, Json]:
-    """A model of version 0's list, from OpenAI's list. `model`: if it is loaded."""
+    """A model of version 0's list, from OpenAI's list. `model`: the one of that name; loaded if it has an engine."""
+    engine = model.engine if model is not None else None
     made = {
         "id": entry["id"],
         "object": "model",
         "compatibility_type": _FORMAT,
-        "state": "not-loaded" if model is None else "loaded",
+        "state": "not-loaded" if engine is None else "loaded",
     }
-    if model is None:
+    if model is None or engine is None:
         return made
     details, has = ollama_models.details(model.header), ollama_models.capabilities(model)
     made |= {
@@ -66,9 +69,8 @@ def described(entry: dict[str, Json], model: Loaded | None) -> dict[str, Json]:
         "arch": details["family"],
         "quantization": details["quantization_level"],
         "capabilities": ["tool_use"] if "tools" in has else [],
+        "loaded_context_length": engine.context_length,
     }
-    if model.engine is not None:
-        made["loaded_context_length"] = model.engine.context_length
     return made | _publisher(model) | _longest_context(model)
 
 
@@ -83,7 +85,7 @@ def described_v1(entry: dict[str, Json], model: Loaded | None) -> dict[str, Json
         "params_string": None,
         "loaded_instances": [],
     }
-    if model is None:
+    if model is None or model.engine is None:
         return made | ({"size_bytes": entry["size"]} if entry.get("size") else {})
     details, has = ollama_models.details(model.header), ollama_models.capabilities(model)
     bytes_, parameters = ollama_models.size(model.header), ollama_models.parameters(model.header)
@@ -92,9 +94,8 @@ def described_v1(entry: dict[str, Json], model: Loaded | None) -> dict[str, Json
         "quantization": {"name": details["quantization_level"], "bits_per_weight": bits},
         "params_string": details["parameter_size"],
         "size_bytes": entry.get("size") or bytes_,
+        "loaded_instances": [{"id": model.id, "config": {"context_length": model.engine.context_length}}],
     }
-    if model.engine is not None:
-        made["loaded_instances"] = [{"id": model.id, "config": {"context_length": model.engine.context_length}}]
     made |= _publisher(model) | _longest_context(model)
     if "embedding" in has:
         return made | {"type": "embedding"}

@@ -16,6 +16,7 @@ from py_engine.generate.media import Media, media_ids
 from py_engine.loader import OnProgress
 from py_engine.media.chunker import Chunker
 from py_engine.media.chunks import Chunk, MediaChunk, TextChunk
+from py_engine.media.formats import bad_media
 from py_engine.media.pieces import paired
 from py_engine.media.prepared import Medium, Picture
 from py_engine.media.projector import Projector
@@ -94,8 +95,8 @@ class LoadedProjector:
         if not second:
             return medium
         other = await self._prepared_file(second)
-        assert isinstance(medium, Picture)
-        assert isinstance(other, Picture)
+        if not isinstance(medium, Picture) or not isinstance(other, Picture):
+            raise bad_media("a frame of a video is no picture")
         return paired(self.projector.need_vision(), medium, other)
 
     async def _prepared_file(self, data: bytes) -> Medium:

@@ -11,8 +11,9 @@ from py_engine.errors import WispError
 
 VLLM_KINDS = ("json", "regex", "choice", "grammar")
 _OLDER_NAMES = {f"guided_{kind}": kind for kind in VLLM_KINDS}  # than structured_outputs
-# Options of vLLM about blanks and further properties in JSON -> the values that change nothing.
+# What structured_outputs may have beside a form -> the values that change nothing. Others are not implemented.
 _VLLM_OPTIONS: dict[str, tuple[Json, ...]] = {
+    "structural_tag": (None,),
     "whitespace_pattern": (None,),
     "disable_any_whitespace": (None, False),
     "disable_additional_properties": (None, False),
@@ -74,7 +75,7 @@ def _structured_outputs(body: Body) -> Format | None:
             form = _of_vllm(name, value, param)
         elif name == "json_object":
             form = Format("json_object", param=param) if boolean(given, name, param=param) else None
-        elif value in _VLLM_OPTIONS.get(name, (None,)):
+        elif value in _VLLM_OPTIONS.get(name, ()):
             form = None
         else:
             raise unsupported(f"{param} is not supported by this engine; leave it out.", param)
@@ -83,12 +84,13 @@ def _structured_outputs(body: Body) -> Format | None:
     if len(found) > 1:
         raise _exclude_each_other(found[0].param, found[1].param)
     if not found:
-        raise wrong_value(f"structured_outputs has no form; give one of {', '.join(VLLM_KINDS)}.", "structured_outputs")
+        kinds = ", ".join((*VLLM_KINDS, "json_object"))
+        raise wrong_value(f"structured_outputs has no form; give one of {kinds}.", "structured_outputs")
     return found[0]
 
 
 def _of_vllm(kind: str, value: Json, param: str) -> Format | None:
-    """The form of one of VLLM_KINDS; None where it is absent."""
+    """The form of one of VLLM_KINDS; None where it is absent, or an empty text, as in llama.cpp's fields."""
     if value is None:
         return None
     if kind == "json":
@@ -97,7 +99,7 @@ def _of_vllm(kind: str, value: Json, param: str) -> Format | None:
         return Format("structural_tag", _choice(value, param), param=param)
     if not isinstance(value, str):
         raise wrong_type(param, "a string", value)
-    return Format(kind, value, param=param)
+    return Format(kind, value, param=param) if value else None
 
 
 def _parsed(schema: Json, param: str) -> Json:

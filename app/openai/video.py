@@ -12,7 +12,7 @@ from itertools import chain
 
 from app.openai.fields import Body, Json, wrong_value
 from app.openai.media import MediaPart
-from app.openai.video_fields import Fetch, ReadVideo, checked
+from app.openai.video_fields import HEARS, INSIDE, Fetch, ReadVideo, Video, checked
 from py_engine.errors import WispError
 from py_engine.media.encoders import Vision
 from py_engine.media.videos import Frame, pictures_of, time_text
@@ -20,6 +20,7 @@ from py_engine.media.videos import Frame, pictures_of, time_text
 TYPES = ("input_video", "video_url")
 ROLES = ("user", "tool")  # of a chat's messages that may have videos
 MAX_VIDEOS = 4  # of a request, to be decoded
+MAX_REQUEST_FRAMES = 1024  # of all videos of a request that come as frames
 
 Place = tuple[str, int, str, int]  # a field of the body, one of its items, a field of that, and one of its parts
 
@@ -31,22 +32,38 @@ async def with_frames(body: Json, fetch: Fetch, read: ReadVideo, vision: Vision)
     `vision`: what encodes the pictures; it may read two frames as one.
     Reading takes seconds, so the fields of all videos are checked before the first is read.
     """
-    videos = {place: checked(_fields(part), _path(place, part)) for place, part in _parts(body).items()}
+    videos = {place: _checked(place, part) for place, part in _parts(body).items()}
     files = [place for place, video in videos.items() if not video.frames]
     if len(files) > MAX_VIDEOS:
         field = files[0][0]
         raise wrong_value(f"{field} has more than {MAX_VIDEOS} videos, the most that a request may have.", field)
+    if sum(len(video.frames) for video in videos.values()) > MAX_REQUEST_FRAMES:
+        field = next(iter(videos))[0]
+        raise wrong_value(f"{field} has videos of more than {MAX_REQUEST_FRAMES} frames; send fewer.", field)
     frames = {place: _parts_of(video.path, *await video.read(fetch, read), vision) for place, video in videos.items()}
     return _replaced(body, frames) if frames else body
 
 
-def without_videos(body: Json) -> tuple[Json, str] | None:
-    """A body whose videos are texts, for a check of all else, and the path of the first video. None without videos."""
+def without_videos(body: Json) -> tuple[Json, str, str] | None:
+    """A body whose videos are texts, for a check of all else; None without videos.
+
+    Also the path of the first video, and of the first one that is to be heard, "" without one.
+    """
     parts = _parts(body)
     if not parts:
         return None
     placeholder: list[Json] = [{"type": "text", "text": "[0m0.00s]"}]
-    return _replaced(body, dict.fromkeys(parts, placeholder)), next(_path(*item) for item in parts.items())
+    paths = [_path(*item) for item in parts.items()]
+    heard = [path for path, part in zip(paths, parts.values(), strict=True) if _is_heard(_fields(part))]
+    return _replaced(body, dict.fromkeys(parts, placeholder)), paths[0], next(iter(heard), "")
+
+
+def _is_heard(fields: Json) -> bool:
+    return isinstance(fields, dict) and fields.get(HEARS) is True
+
+
+def _checked(place: Place, part: dict[str, Json]) -> Video:
+    return checked(_fields(part), _path(place, part), ("video_url",) if _is_flat(part) else INSIDE)
 
 
 def _parts(body: Json) -> dict[Place, dict[str, Json]]:

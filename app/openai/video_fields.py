@@ -14,6 +14,7 @@ from py_engine.media.videos import Frame
 
 FPS, NUM_FRAMES = 1.0, 16  # vLLM's names
 MAX_FRAMES = 128  # of a video
+INSIDE = ("data", "url")  # the fields that may have a file; beside a part's type, video_url has it
 HEARS = "load_audio_from_video"  # transformers' name
 
 ReadVideo = Callable[[bytes, float, int], Awaitable[list[Frame]]]
@@ -50,8 +51,8 @@ class Video:
             raise WispError(what, "bad_media", param=self.path) from None
 
 
-def checked(given: Json, path: str) -> Video:
-    """Check the fields of a video. WispError names the one that is wrong."""
+def checked(given: Json, path: str, files: tuple[str, ...] = INSIDE) -> Video:
+    """Check the fields of a video. WispError names the one that is wrong. `files`: those that may have the file."""
     if not isinstance(given, dict):
         raise wrong_type(path, "an object", given)
     fps = _number(given, "fps", path, 0.01, 60.0, FPS)
@@ -63,8 +64,13 @@ def checked(given: Json, path: str) -> Video:
     if given.get("frames") is not None:
         if hears:
             raise wrong_value(f"{path}.{HEARS} needs the video's file: frames have no sound.", f"{path}.{HEARS}")
+        if beside := next((name for name in (*files, "fps", "num_frames") if given.get(name) is not None), None):
+            raise wrong_value(
+                f"{path}.{beside} is of a video's file, and frames take its place; give one of them.",
+                f"{path}.{beside}",
+            )
         return Video(path, MediaPart(path), fps, most, _frames(given["frames"], f"{path}.frames"))
-    source = _source(given, path, "the file")
+    source = _source(given, path, files, "the file")
     _check_size(source.data, path)
     return Video(path, source, fps, most, hears=hears)
 
@@ -74,7 +80,7 @@ def _frames(given: Json, path: str) -> tuple[tuple[float, MediaPart], ...]:
         raise wrong_type(path, "a list of frames", given)
     if len(given) > MAX_FRAMES:
         raise wrong_value(f"{path} has {len(given)} frames; at most {MAX_FRAMES} are allowed.", path)
-    found = []
+    found: list[tuple[float, MediaPart]] = []
     for i, frame in enumerate(given):
         where = f"{path}[{i}]"
         if not isinstance(frame, dict):
@@ -82,7 +88,12 @@ def _frames(given: Json, path: str) -> tuple[tuple[float, MediaPart], ...]:
         seconds = _number(frame, "seconds", where, 0.0, MAX_SECONDS * 100, -1.0)
         if seconds < 0:
             raise wrong_type(f"{where}.seconds", "a number", None)
-        found.append((seconds, _source(frame, where, "a picture's file")))
+        if found and seconds < found[-1][0]:
+            raise wrong_value(
+                f"{where}.seconds is {seconds}, earlier than the frame before; order frames by their times.",
+                f"{where}.seconds",
+            )
+        found.append((seconds, _source(frame, where, INSIDE, "a picture's file")))
     return tuple(found)
 
 
@@ -116,12 +127,16 @@ def _check_size(data: bytes, path: str) -> None:
         raise WispError(message, "media_too_large", param=path)
 
 
-def _source(given: dict[str, Json], path: str, what: str) -> MediaPart:
-    """The bytes of a file, or its address. `what`: the file, for errors."""
-    for field in ("data", "url", "video_url"):
-        value = given.get(field)
-        if isinstance(value, str):
-            raw = field == "data" and not DATA.match(value)
-            where = f"{path}.{field}"
-            return MediaPart(where, data=from_base64(value, where)) if raw else at_address(value, where)
-    raise wrong_value(f"{path} needs data, {what} in Base64, or url, its address.", path)
+def _source(given: dict[str, Json], path: str, fields: tuple[str, ...], what: str) -> MediaPart:
+    """The bytes of a file, or its address, from the one of the fields that is there. `what`: the file, for errors."""
+    found = [field for field in fields if given.get(field) is not None]
+    if not found:
+        raise wrong_value(f"{path} needs data, {what} in Base64, or url, its address.", path)
+    for field in found:
+        if not isinstance(given[field], str):
+            raise wrong_type(f"{path}.{field}", "a string", given[field])
+    value, where = given[found[0]], f"{path}.{found[0]}"
+    if len(found) > 1:
+        raise wrong_value(f"{where} and {path}.{found[1]} exclude each other; give only one.", f"{path}.{found[1]}")
+    raw = found[0] == "data" and not DATA.match(value)
+    return MediaPart(where, data=from_base64(value, where)) if raw else at_address(value, where)

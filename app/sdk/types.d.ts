@@ -228,7 +228,7 @@ export interface EmbeddingsRequest {
   /** of each vector: so many of its first numbers */
   dimensions?: number | null;
   encoding_format?: "float" | "base64" | null;
-  /** llama.cpp's norm that is 1 afterwards: -1 none, 0 the largest value (which becomes 32,760), 2 (default), p */
+  /** The norm by which each embedding is scaled, llama.cpp's: -1 none, 0 the largest value becomes 32,760, 2 (default) or any p: the p-norm becomes 1 */
   embd_normalize?: number | null;
   user?: string;
   signal?: AbortSignal | null;

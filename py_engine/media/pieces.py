@@ -32,12 +32,13 @@ def pieces(vision: Vision, plan: Recipe, parts: Sequence[bytes], hashes: Sequenc
 
 
 def paired(vision: Vision, first: Picture, second: Picture) -> Picture:
-    """Two frames of a video as one picture. WispError if the projector takes no pairs, or their sizes differ."""
+    """Two frames of a video as one picture. WispError if the projector takes no pairs, or they are not equal pieces."""
     if not vision.pairs:
         raise WispError("This projector reads each frame of a video by itself.", "invalid_value", param="media")
-    (one,), (two,) = first.pieces, second.pieces
-    if one.size != two.size:
-        raise WispError("The two frames of a pair have different sizes.", "invalid_value", param="media")
+    one, two = first.pieces[0], second.pieces[0]
+    if one.size != two.size or len(first.pieces) + len(second.pieces) > 2:
+        what = "have different sizes" if one.size != two.size else "are cut into tiles"
+        raise WispError(f"The two frames of a pair {what}.", "invalid_value", param="media")
     hashes = one.sha256, two.sha256
     sha256 = hashlib.sha256(hashes[0] + hashes[1]).digest() if hashes[0] and hashes[1] else None
     return replace(first, pieces=(replace(one, pixels=one.pixels + two.pixels, sha256=sha256, paired=True),))

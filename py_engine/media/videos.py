@@ -48,5 +48,8 @@ def pictures_of(vision: Vision, frames: Sequence[Frame]) -> list[tuple[Frame, ..
 
 
 def _are_a_pair(frames: Sequence[Frame]) -> bool:
-    sizes = [format_of(data).size for _, data in frames]
-    return len(sizes) == 2 and sizes[0] is not None and sizes[0] == sizes[1]
+    """Whether two frames will have equal sizes when they are decoded. An AVIF file may have its picture turned."""
+    formats = [format_of(data) for _, data in frames]
+    if len(formats) < 2 or any(found.name == "AVIF" for found in formats):
+        return False
+    return formats[0].size is not None and formats[0].size == formats[1].size

@@ -240,9 +240,10 @@ def test_results_stand_in_the_answer_where_a_template_has_them_there() -> None:
         {"name": "fb", "response": "sunny"},
         {"name": "c", "response": "x"},
     ]
+    before = {"role": "assistant", "content": "Let me see."}
     assert first.messages(said) == [
-        *HI, {**called, "content": "So.", "tool_responses": responses}, *HI,
-        {**called, "tool_calls": calls[1:], "content": "", "tool_responses": []}, *HI]  # fmt: skip
+        *HI, before, {**called, "content": "So.", "tool_responses": responses}, *HI,
+        before, {**called, "tool_calls": calls[1:], "content": "", "tool_responses": []}, *HI]  # fmt: skip
     escaped = [*HI, called, {"role": "tool", "tool_call_id": "a", "content": '{"\\u003c": ["\\u003c|turn>", 1]}'}]
     (result,) = first.messages(escaped, lambda text: text.replace("<", "_"))[-1]["tool_responses"]
     assert result["response"] == {"_": ["_|turn>", 1]}

@@ -93,7 +93,8 @@ def test_a_text_that_only_begins_like_a_header_is_content(answer: str) -> None:
 @pytest.mark.parametrize("answer", ["", "assistant", "<|channel|>final", "assistant<|channel|>analysis", " <|start|>"])
 def test_a_header_that_is_cut_off_is_no_content(answer: str) -> None:
     for seed in range(20):
-        assert not parsed(harmony(), answer, seed)["content"]
+        assert not parsed(harmony(), answer, seed, cut=True)["content"]
+        assert parsed(harmony(), answer, seed)["content"] == ("assistant" if answer == "assistant" else "")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,9 +1,12 @@
 """Stored chats and messages that are damaged: what can be shown of them is shown."""
 
+import base64
 from typing import Any
 
 import pytest
 
+from app.openai.video_fields import MAX_FRAMES
+from py_engine.media.formats import MAX_SECONDS
 from tests.support.js_modules import Evaluate, evaluator
 
 QUESTION = {"n": 0, "parent": None, "role": "user", "content": "Hi"}
@@ -72,6 +75,41 @@ def test_a_record_that_was_lost_has_its_place_too(evaluate: Evaluate) -> None:
 def test_a_damaged_part_is_left_out(evaluate: Evaluate, field: dict[str, Any]) -> None:
     (shown,) = evaluate("m.readableMessages(a)", ANSWER | field)
     assert shown == {name: value for name, value in ANSWER.items() if name not in field}
+
+
+def video(*frames: tuple[Any, Any], data: bytes | None = None) -> dict[str, Any]:
+    """A question with a video of these pictures, (seconds, bytes). `data`: in place of as many bytes."""
+    whole = bytes(sum(size for _, size in frames)) if data is None else data
+    stored = [{"seconds": seconds, "bytes": size} for seconds, size in frames]
+    url = f"data:video/x-mjpeg;base64,{base64.b64encode(whole).decode()}"
+    return QUESTION | {"media": [{"kind": "video", "name": "v", "data": url, "frames": stored}]}
+
+
+def test_a_video_that_the_engine_would_refuse_is_damaged(evaluate: Evaluate) -> None:
+    """Else no further question of its chat could be asked."""
+    most = MAX_SECONDS * 100
+    bare = {"kind": "video", "name": "v", "data": "data:video/x-mjpeg;base64,AAAA"}
+    good = [
+        *(video((0, 1), (0, 2), (most, 2 + more)) for more in range(4)),
+        video(*[(1, 1)] * MAX_FRAMES),
+    ]
+    bad = [
+        QUESTION | {"media": [bare]},
+        video(),
+        video(*[(1, 1)] * (MAX_FRAMES + 1)),
+        video((-1, 1)),
+        video((most + 1, 1)),
+        video((2, 1), (1, 1)),
+        video((0, 0), (0, 4)),
+        video((0, 6), (1, -2), data=bytes(4)),
+        video((0, 1.5), (1, 1.5), data=bytes(3)),
+        video((0, 1), data=bytes(2)),
+        video((0, 3), data=bytes(2)),
+    ]
+    for message in good:
+        assert evaluate("m.readableMessages(a)", message) == [message]
+    for message in bad:
+        assert evaluate("m.readableMessages(a)", message) == [QUESTION]
 
 
 def test_parts_that_lack_what_they_may_lack_stay(evaluate: Evaluate) -> None:

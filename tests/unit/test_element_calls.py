@@ -54,12 +54,24 @@ def test_optional_values() -> None:
     assert json.loads(arguments) == {"text": "5", "list": [None, "6"], "inner": {"text": None}, "count": None}
 
 
-def test_numbers_beyond_a_float_are_texts() -> None:
+def test_numbers_keep_their_text() -> None:
+    """A float would round the one, and has Infinity for the other, which is no JSON."""
     found = of_values({"type": "object", "properties": {"o": {"type": "object"}, "list": {"type": "array"}}})
-    answer = written(element("o", element("a", "[1e999]")) + element("list", element("item", "1e999")))
+    o = element("a", "[1e999]") + element("b", element("c", "0.12345678901234567890"))
+    answer = written(element("o", o) + element("list", element("item", "1e999") + element("item", "-0.10")))
     ((_, arguments),) = calls_of(parsed(found.parser("", True), answer, 1))
-    assert "Infinity" not in arguments
-    assert json.loads(arguments).keys() == {"o", "list"}
+    assert arguments == '{"o": {"a": [1e999], "b": {"c": 0.12345678901234567890}}, "list": [1e999, -0.10]}'
+
+
+def test_an_end_tag_is_no_argument() -> None:
+    """It is left where a string has an element of its own name, and where a call does not end."""
+    own, flag = element("text", "a" + element("text", "b")), element("flag", "true")
+    cut = written(own).replace(f"{M}</invoke>\n", "")
+    for answer, more in ((written(own + flag), {"flag": True}), (written(own), {}), (cut, {})):
+        for seed in range(20):
+            message = parsed(of_values(VALUES).parser("", True), answer, seed)
+            ((_, arguments),) = calls_of(message)
+            assert (json.loads(arguments), message["content"]) == ({"text": f"a{M}<text>b"} | more, None)
 
 
 def test_elements_hold_elements() -> None:

@@ -1,6 +1,7 @@
 """Two frames of a video as one picture: llama.cpp's chunks and embeddings, and those of the model's definition."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,8 @@ def test_frames_that_are_no_pair_are_refused() -> None:
     one, other = (picture(vision, pixels(name)) for name in ("square.png", "wide.png"))
     with pytest.raises(WispError, match="different sizes"):
         paired(vision, one, other)
+    with pytest.raises(WispError, match="tiles"):
+        paired(vision, one, replace(one, pieces=one.pieces * 2))
     vision = golden("gemma3").projector.need_vision()
     one = picture(vision, pixels("square.png"))
     with pytest.raises(WispError, match="each frame"):

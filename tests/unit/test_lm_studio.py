@@ -75,6 +75,17 @@ async def test_why_an_answer_ended(page: Page, choice: dict[str, Any], context: 
     assert made["runtime"]["name"] == "wisp-webgpu"
 
 
+async def test_the_sum_of_several_choices_does_not_tell_that_one_filled_the_context(page: Page) -> None:
+    asked = {"messages": HI, "max_tokens": 4, "n": 50}
+    answer = await page.call("lmStudio.chat.completions", request=asked)
+    timings, context = answer["timings"], answer["model_info"]["context_length"]
+    assert timings["cache_n"] + timings["prompt_n"] + timings["predicted_n"] > context
+    assert {choice["finish_reason"] for choice in answer["choices"]} == {"length"}
+    assert answer["stats"]["stop_reason"] == "maxPredictedTokensReached"
+    ends = [chunk for chunk in await page.stream("lmStudio.chat.completions", **asked) if "stats" in chunk]
+    assert {chunk["stats"]["stop_reason"] for chunk in ends} == {"maxPredictedTokensReached"}
+
+
 async def test_wrong_requests_have_openais_errors(page: Page) -> None:
     error = (await page.call("lmStudio.chat.completions", request={"messages": 5}))["error"]
     assert (error["code"], error["param"]) == ("invalid_type", "messages")
@@ -93,6 +104,14 @@ async def test_the_models_of_version_0(page: Page) -> None:
     await page.call("unload")
     unread = {"id": "mini", "object": "model", "compatibility_type": "gguf", "state": "not-loaded"}
     assert (await page.call("lmStudio.models"))["data"] == [unread]
+
+
+async def test_a_model_whose_memory_is_free_is_not_loaded(page: Page) -> None:
+    model: Any = page.worker._models.loaded["mini"]
+    model.engine = None
+    older, newer = lm_studio.described({"id": "mini"}, model), lm_studio.described_v1({"id": "mini"}, model)
+    assert (older, newer) == (lm_studio.described({"id": "mini"}, None), lm_studio.described_v1({"id": "mini"}, None))
+    assert (older["state"], newer["loaded_instances"]) == ("not-loaded", [])
 
 
 async def test_the_models_of_version_1(page: Page) -> None:

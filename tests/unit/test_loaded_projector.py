@@ -7,8 +7,9 @@ import pytest
 
 from app.models import projector as module
 from app.models.projector import LoadedProjector
+from py_engine.errors import WispError
 from py_engine.media.chunks import MediaChunk
-from py_engine.media.prepared import Medium
+from py_engine.media.prepared import Medium, Sound
 from py_engine.media.projector import Projector
 from tests.support.media import golden, prepared
 
@@ -70,6 +71,19 @@ async def test_a_pair_of_frames_is_prepared_once_and_encoded_once() -> None:
         assert [medium.rows for medium in prompt.media] == [1, 2]
     assert asked == [b"square.png"]
     assert [len(medium.ids) for medium in prompt.media] == [9, 9]
+
+
+async def test_a_sound_is_no_frame() -> None:
+    model, sound = golden("qwen2vl"), Sound(())
+
+    async def prepare(projector: Projector, data: bytes) -> Medium:
+        return sound if data == b"sound" else prepared(model.projector, "square.png")
+
+    one = LoadedProjector(model.projector, model.chunker(), CountingEncoder(), prepare, "")
+    for pair in ((b"sound", b"picture"), (b"picture", b"sound")):
+        with pytest.raises(WispError) as caught:
+            await one.prepared(*pair)
+        assert caught.value.code == "bad_media"
 
 
 async def test_equal_pictures_with_numbers_are_different_tokens() -> None:

@@ -179,8 +179,20 @@ def test_muse_s_markup_is_a_call_in_a_message_to_a_tool_only() -> None:
         assert (whole.get("reasoning_content"), whole["content"]) == (None, f"hm{markup}")
         for cut in ("", " to=wea", " to=weather<|mess", "<|start|>assistant to=w"):
             assert not parsed(dialect("muse").parser("", True), cut, seed, cut=True)["content"]
-        plain = parsed(dialect("muse").parser("", True), "assistants help.", seed)
-        assert plain["content"] == "assistants help."
+        for plain in ("assistants help.", "assistant", "to=x"):
+            assert parsed(dialect("muse").parser("", True), plain, seed)["content"] == plain
+        twice = parsed(dialect("muse").parser("", True), " to=user<|message|>Hi.<|eom|><|start|>assistant", seed)
+        assert twice["content"] == "Hi."
+
+
+def test_text_in_a_message_to_a_tool_comes_before_the_next_message() -> None:
+    call = KINDS["muse"][1]
+    junk, answer = " to=f<|message|>junk <ate<|eom|><|start|>assistant", " to=user<|message|>Answer"
+    for seed in range(20):
+        message = parsed(dialect("muse").parser("", True), junk + answer, seed)
+        assert (message["content"], calls_of(message)) == ("junk <ateAnswer", [])
+        message = parsed(dialect("muse").parser("", True), junk + call, seed)
+        assert len(calls_of(message)) == len(calls_of(parsed(dialect("muse").parser("", True), call, seed)))
 
 
 def test_values_of_muse_are_json_beside_strings() -> None:
@@ -201,7 +213,10 @@ def test_reasoning_is_asked_for_as_the_template_names_it() -> None:
     assert known("thinking_mode", enable_thinking=False)["thinking_mode"] == "disabled"
     assert known("thinking_effort", reasoning_effort="medium")["thinking_effort"] == "high"
     assert known("reasoning_strength", reasoning_effort="low")["reasoning_strength"] == "low"
-    for effort, thinks, want in (("medium", True, "high"), ("low", True, "low"), ("low", False, "no_think")):
+    for effort, thinks, want in (
+        ("medium", True, "high"), ("low", True, "low"), ("low", False, "no_think"), ("medium", None, "high"),
+        (None, False, "no_think"), (None, True, "high"), (None, None, None),
+    ):  # fmt: skip
         given = known("reasoning_effort 'no_think'", reasoning_effort=effort, enable_thinking=thinks)
         assert given["reasoning_effort"] == want
     assert known("no thoughts") == {}

@@ -15,3 +15,36 @@ def test_a_result_has_the_name_of_the_call_that_it_answers() -> None:
         assert [(one["name"], one["response"]) for one in turn["tool_responses"]] == [
             (name, f"of {id}") for id, name in zip(ids, names, strict=True)
         ]
+
+
+def test_a_text_before_calls_stays_before_them() -> None:
+    """As an answer of its own. The turn of the results before it ends there, and the last one stays open."""
+    calls = [{"id": "a", "function": {"name": "f"}}]
+    texts: list[Any] = [
+        "Let me look.",
+        [{"type": "text", "text": "Once more."}],
+        "",
+        None,
+        [{"type": "text", "text": " "}],
+    ]
+    asked = [{"role": "assistant", "content": text, "tool_calls": calls, "reasoning_content": "hm"} for text in texts]
+    result = {"role": "tool", "tool_call_id": "a", "content": "5"}
+    said = [{"role": "user", "content": "?"}, *(message for answer in asked for message in (answer, result))]
+    found = in_answers(said)
+    assert [(m["role"], m["content"], "tool_responses" in m) for m in found] == [
+        ("user", "?", False),
+        ("assistant", "Let me look.", False),
+        ("assistant", " ", True),
+        ("assistant", texts[1], False),
+        *[("assistant", "", True)] * 4,
+    ]
+    assert [m.get("reasoning_content") for m in found if "tool_responses" in m] == ["hm"] * 5
+
+
+def test_a_text_after_results_is_of_their_turn() -> None:
+    """Its thought is left out: templates would write it before the calls."""
+    asked = {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "function": {"name": "f"}}]}
+    result = {"role": "tool", "tool_call_id": "a", "content": "5"}
+    (turn,) = in_answers([asked, result, {"role": "assistant", "content": "It is 5.", "reasoning_content": "so"}])
+    assert turn["content"] == "It is 5."
+    assert "reasoning_content" not in turn

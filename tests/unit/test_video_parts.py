@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import struct
 from typing import Any
 from unittest.mock import Mock
 
@@ -11,15 +12,17 @@ from app.openai.files import MAX_FILE
 from app.openai.media import MediaPart, parts_of
 from app.openai.requests import chat_request
 from app.openai.responses import responses_request
-from app.openai.video import MAX_VIDEOS, with_frames
+from app.openai.video import MAX_REQUEST_FRAMES, MAX_VIDEOS, with_frames
 from app.openai.video_fields import MAX_FRAMES
 from py_engine.errors import WispError
+from py_engine.media.formats import format_of
 from py_engine.media.projector import Projector
 from tests.support.media import MEDIA, golden
 from tests.support.worker_page import Page
 
 DATA = base64.b64encode(b"film").decode()
 VIDEO = {"type": "input_video", "input_video": {"data": DATA}}
+HEARD = {"type": "input_video", "input_video": {"data": DATA, "load_audio_from_video": True}}
 FRAMES = [(0.5, b"one"), (59.996, b"two"), (61.25, b"three")]
 
 
@@ -151,7 +154,7 @@ def frames_of(*frames: Any) -> dict[str, Any]:
 
 
 def test_frames_may_take_the_place_of_a_file() -> None:
-    """Nothing is decoded, so there may be any number of such videos."""
+    """Nothing is decoded, so there may be more such videos than others."""
     square = (MEDIA / "square.png").read_bytes()
     data = base64.b64encode(square).decode()
     frames = {"seconds": 1, "data": data}, {"seconds": 2.5, "url": f"data:image/png;base64,{data}"}
@@ -175,6 +178,9 @@ def test_frames_may_take_the_place_of_a_file() -> None:
         ([{"seconds": float("nan"), "data": DATA}], "invalid_value", "[0].seconds"),
         ([{"seconds": -1, "data": DATA}], "invalid_value", "[0].seconds"),
         ([{"seconds": 1}], "invalid_value", "[0]"),
+        ([{"seconds": 1, "video_url": URL}], "invalid_value", "[0]"),
+        ([{"seconds": 1, "data": DATA, "url": URL}], "invalid_value", "[0].url"),
+        ([{"seconds": 5, "data": DATA}, {"seconds": 1, "data": DATA}], "invalid_value", "[1].seconds"),
         ([{"seconds": 1, "url": "file:///a"}], "invalid_value", "[0].url"),
         ([{"seconds": 1, "data": DATA}], "bad_media", "[0].data"),  # no picture
         ([{"seconds": 1, "data": base64.b64encode(b"RIFF0000WAVE").decode()}], "bad_media", "[0].data"),
@@ -188,14 +194,25 @@ def test_malformed_frames_are_named(frames: Any, code: str, param: str) -> None:
 
 @pytest.mark.parametrize("field", ["messages", "input"])
 def test_the_sound_of_a_video_follows_its_pictures_where_it_is_asked_for(field: str) -> None:
-    part = {"type": "input_video", "input_video": {"data": DATA, "load_audio_from_video": True}}
-    body = read({field: [{"role": "user", "content": [part, {"type": "input_text", "text": "Who speaks?"}]}]})
+    body = read({field: [{"role": "user", "content": [HEARD, {"type": "input_text", "text": "Who speaks?"}]}]})
     kinds = [part["type"] for part in body[field][0]["content"]]
     assert kinds == [*["text", "image_url"] * 3, "input_audio", "input_text"]
     if field == "input":
         request: Any = responses_request(body).request
         sound = parts_of(request.messages)[-1]
         assert sound == MediaPart("input[0].content[0].input_video", data=b"film")
+
+
+def test_frames_that_a_decoder_may_turn_are_pictures_by_themselves() -> None:
+    """An AVIF file of the same size may have its picture turned, so that the two would be no pair."""
+    square = (MEDIA / "square.png").read_bytes()
+    size = format_of(square).size
+    assert size is not None
+    avif = b"\0\0\0\x20ftypavif" + bytes(20) + b"ispe" + struct.pack(">III", 0, *size)
+    assert format_of(avif).size == size
+    frames = [(float(i), data) for i, data in enumerate((avif, avif, square, avif, square, square))]
+    body = read(chat(VIDEO), frames, model="qwen2vl")
+    assert [bool(part.second) for part in parts_of(body["messages"])] == [False] * 4 + [True]
 
 
 def test_a_frame_that_is_no_picture_is_an_error() -> None:
@@ -226,8 +243,14 @@ def test_how_many_pictures_are_taken() -> None:
         ({"data": DATA, "num_frames": 1.5}, "invalid_type", ".num_frames"),
         ({"data": DATA, "load_audio_from_video": 1}, "invalid_type", ".load_audio_from_video"),
         ({"frames": [{}], "load_audio_from_video": True}, "invalid_value", ".load_audio_from_video"),
+        *(({"frames": [{}], name: given}, "invalid_value", f".{name}")
+          for name, given in (("num_frames", 1), ("fps", 5), ("data", "!!!"), ("url", URL))),
+        ({"data": 5, "url": URL}, "invalid_type", ".data"),
+        ({"data": DATA, "url": URL}, "invalid_value", ".url"),
+        ({"url": 5}, "invalid_type", ".url"),
+        ({"video_url": URL}, "invalid_value", ""),
     ],
-)
+)  # fmt: skip
 def test_what_is_malformed_is_named(given: Any, code: str, param: str) -> None:
     with pytest.raises(WispError) as caught:
         read(chat({"type": "text", "text": "a"}, {"type": "input_video", "input_video": given}))
@@ -242,6 +265,20 @@ def test_the_fields_of_all_videos_are_checked_before_one_is_read(given: Any) -> 
     with pytest.raises(WispError, match=r"content\[1\]"):
         read(chat(VIDEO, {"type": "input_video", "input_video": given}), asked=asked)
     assert not asked
+
+
+def test_how_many_frames_a_request_may_have() -> None:
+    """Those of all its videos together. They are counted before one is fetched."""
+    square = base64.b64encode((MEDIA / "dot.png").read_bytes()).decode()
+    video = frames_of(*[{"seconds": 1, "data": square}] * MAX_FRAMES)
+    most, rest = divmod(MAX_REQUEST_FRAMES, MAX_FRAMES)
+    assert rest == 0
+    assert len(parts_of(read(chat(*[video] * most))["messages"])) == MAX_REQUEST_FRAMES
+    for field in ("messages", "input"):
+        said = [*[video] * most, frames_of({"seconds": 1, "url": "https://example.org/never.png"})]
+        with pytest.raises(WispError, match="frames") as caught:
+            read({field: [{"role": "user", "content": said}]})
+        assert (caught.value.code, caught.value.param) == ("invalid_value", field)
 
 
 def test_how_many_videos_a_request_may_have() -> None:
@@ -286,6 +323,7 @@ def test_other_malformed_fields_stay(body: Any) -> None:
     [
         ({}, None, "no_projector", "messages[0].content[0].input_video"),
         ({}, Projector(Mock(), None, Mock()), "no_projector", "messages[0].content[0].input_video"),
+        (chat(VIDEO, HEARD), Projector(Mock(), Mock(), None), "no_projector", "messages[0].content[1].input_video"),
         ({"model": "none"}, None, "model_not_found", "model"),
         ({"temperature": "x"}, None, "invalid_type", "temperature"),
         ({"messages": [*chat(VIDEO)["messages"], {"role": "user"}]}, None, "invalid_type", "messages[1].content"),
@@ -311,18 +349,21 @@ async def test_a_request_that_is_refused_reads_no_video(
 
 @pytest.mark.parametrize("kind", ["responses", "responses.inputTokens.count"])
 @pytest.mark.parametrize(
-    ("more", "code", "param"),
+    ("more", "projector", "code", "param"),
     [
-        ({}, "no_projector", "input[0].content[0].input_video"),
-        ({"temperature": "x"}, "invalid_type", "temperature"),
+        ({}, None, "no_projector", "input[0].content[0].input_video"),
+        ({}, Projector(Mock(), Mock(), None), "no_projector", "input[0].content[1].input_video"),
+        ({"temperature": "x"}, None, "invalid_type", "temperature"),
     ],
 )
 async def test_a_response_that_is_refused_reads_no_video(
-    kind: str, more: dict[str, Any], code: str, param: str
+    kind: str, more: dict[str, Any], projector: Any, code: str, param: str
 ) -> None:
+    """Neither one that is to be seen nor one that is also to be heard."""
     page = Page()
     await page.call("load")
-    request = {"input": [{"role": "user", "content": [VIDEO]}]}
+    page.worker._models.loaded["mini"].projector = None if projector is None else Mock(projector=projector)
+    request = {"input": [{"role": "user", "content": [VIDEO, HEARD]}]}
     error = (await page.call(kind, request=request | more))["error"]
     assert (error["code"], error["param"]) == (code, param)
 

@@ -53,6 +53,7 @@ def test_any_json_object() -> None:
     [
         {"guided_json": None, "guided_choice": None, "structured_outputs": None},
         {"guided_decoding_backend": "xgrammar", "guided_whitespace_pattern": None},
+        {"grammar": "", "regex": "", "guided_grammar": "", "guided_regex": ""},
     ],
 )
 def test_what_has_no_effect(body: dict[str, Any]) -> None:
@@ -81,6 +82,8 @@ def test_options_that_change_nothing() -> None:
         ({"structured_outputs": "json"}, T, "structured_outputs"),
         ({"structured_outputs": {}}, V, "structured_outputs"),
         ({"structured_outputs": {"json_object": False}}, V, "structured_outputs"),
+        ({"structured_outputs": {"regex": "", "grammar": ""}}, V, "structured_outputs"),
+        ({"structured_outputs": {"json": {}, "typo": None}}, U, "structured_outputs.typo"),
         ({"structured_outputs": {"json_object": 1}}, T, "structured_outputs.json_object"),
         ({"structured_outputs": {"json": 5}}, T, "structured_outputs.json"),
         ({"structured_outputs": {"choices": ["a"]}}, U, "structured_outputs.choices"),
@@ -101,6 +104,11 @@ def test_what_is_wrong_names_the_field(body: dict[str, Any], code: str, param: s
         chat_request(HI | body)
     assert (error.value.code, error.value.param) == (code, param)
     assert param in error.value.message
+
+
+def test_an_object_without_a_form_says_which_there_are() -> None:
+    with pytest.raises(WispError, match="give one of json, regex, choice, grammar, json_object"):
+        chat_request(HI | {"structured_outputs": {}})
 
 
 def test_two_forms_say_which() -> None:

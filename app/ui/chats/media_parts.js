@@ -100,11 +100,21 @@ const dataUrlOf = async (blob) => `data:${blob.type};base64,${await base64Of(blo
 /** The pictures of a video for the engine in this browser, which writes their times. @param {Medium} medium */
 const framesOf = (medium) => framesIn(medium).map(({ seconds, blob }) => ({ seconds, url: urlOf(blob) }));
 
+/**
+ * The time of a picture as llama.cpp's server writes it, as time_text() in py_engine/media/videos.py does.
+ * @param {number} seconds from the beginning
+ */
+export function timeText(seconds) {
+  const above = Math.round(100 * seconds);
+  const hundredths = above - 100 * seconds === 0.5 && above % 2 ? above - 1 : above; // of two as near the even one
+  return `[${Math.floor(hundredths / 6000)}m${((hundredths % 6000) / 100).toFixed(2)}s]`;
+}
+
 /** The pictures of a video for another server, each after its time. @param {Medium} medium */
 async function picturesOf(medium) {
   const parts = await Promise.all(
     framesIn(medium).map(async ({ seconds, blob }) => [
-      { type: "text", text: `[${Math.floor(seconds / 60)}m${(seconds % 60).toFixed(2)}s]` },
+      { type: "text", text: timeText(seconds) },
       { type: "image_url", image_url: { url: await dataUrlOf(blob) } },
     ]),
   );

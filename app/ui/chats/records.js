@@ -14,6 +14,9 @@ import { t } from "../../language/phrase.js";
 const DATA = /^data:((?:image|audio|video)\/.+?)?;base64,[A-Za-z0-9+/]*=*$/;
 export const FILE = /^data:(.*?);base64,([A-Za-z0-9+/]*=*)$/;
 const DAMAGED = "damaged";
+// Of a video, as app/openai/video_fields.py takes them.
+const MOST_PICTURES = 128;
+const MOST_SECONDS = 180_000;
 const MOST = 2 ** 52; // limit of messages' numbers: numbers just above it are exact, too
 
 /** @param {unknown} value */
@@ -39,6 +42,19 @@ const isOf = (shape) => (value) =>
 /** A file's bytes: text in a file of chats, a blob in the storage. @param {any} file @param {RegExp} form */
 const hasBytes = ({ data, blob }, form) => blob instanceof Blob || form.test(data);
 
+/** The number of a file's bytes. @param {any} file with bytes */
+const sizeOf = ({ data, blob }) =>
+  blob instanceof Blob ? blob.size : Math.floor((6 * data.slice(data.indexOf(",") + 1).replace(/=+$/, "").length) / 8);
+
+/** Whether a video can be asked about: its bytes are its pictures, in order of time, as the engine takes them. @param {any} value */
+function hasPictures({ frames, ...file }) {
+  if (!frames?.length || frames.length > MOST_PICTURES) return false;
+  const isInPlace = (/** @type {any} */ { seconds, bytes }, /** @type {number} */ i) =>
+    seconds >= (frames[i - 1]?.seconds ?? 0) && seconds <= MOST_SECONDS && Number.isSafeInteger(bytes) && bytes > 0;
+  const total = frames.reduce((/** @type {number} */ sum, /** @type {any} */ { bytes }) => sum + bytes, 0);
+  return frames.every(isInPlace) && total === sizeOf(file);
+}
+
 const isSource = isOf({ document: isText, text: isText, heading: orNone(isText), page: orNone(isNumber) });
 const isFile = (/** @type {any} */ value) => isOf({ name: isText })(value) && hasBytes(value, FILE);
 const isMedium = (/** @type {any} */ value) =>
@@ -49,7 +65,9 @@ const isMedium = (/** @type {any} */ value) =>
     peaks: maybe(isListOf(isNumber)),
     frames: maybe(isListOf(isOf({ seconds: isNumber, bytes: isNumber }))),
     tokens: maybe(isNumber),
-  })(value) && hasBytes(value, value.kind === "file" ? FILE : DATA);
+  })(value) &&
+  hasBytes(value, value.kind === "file" ? FILE : DATA) &&
+  (value.kind !== "video" || hasPictures(value));
 const isCall = isOf({
   id: isText,
   name: isText,
