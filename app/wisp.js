@@ -43,7 +43,7 @@ export { WispError };
  * @property {Model} [projector] with which the model sees or hears; default: the catalog's, if it has one
  * @property {import("./sdk/adapters.js").Adapter | string | Blob | (import("./sdk/adapters.js").Adapter | string | Blob)[]} [lora] LoRA
  *   adapters and control vectors; `scale`: of requests without `lora`, default 1; `layers`: of a control vector
- * @property {Model} [draft] a small model of the same vocabulary that drafts tokens for the model, which verifies them
+ * @property {Model} [draft] a small model of the same vocabulary, or one made for this model, that drafts tokens for it to verify
  * @property {boolean} [mtp] draft by the model's own layer for multi-token prediction, if the file has one, where that
  *   pays; default: false
  * @property {number} [draftTokens] tokens of a draft at most before the model verifies them, 1 to 7; default: 7

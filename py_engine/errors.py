@@ -35,7 +35,7 @@ CODES: dict[str, str] = {
     "unsupported_projector": "a projector of images or sound of a type that Wisp does not have",
     "projector_mismatch": "the projector belongs to another model: its width or its tokens differ",
     "not_an_adapter": "the file given as an adapter is another kind of file, or has tensors that adapters do not have",
-    "draft_mismatch": "the draft model has another vocabulary than the model, or is the assistant of another model",
+    "draft_mismatch": "the draft model has another vocabulary than the model, or was made for another model",
     "adapter_mismatch": "the adapter belongs to another model: its architecture, its tensors or their shapes differ",
     "unsupported_adapter": "the adapter changes tensors to which Wisp cannot apply adapters",
     "bad_chat_template": "the chat template does not compile or fails while rendering",

@@ -12,7 +12,7 @@ from py_engine import planner
 from py_engine.cpu.device import MAX_BYTES
 from py_engine.errors import WispError
 from py_engine.files.convolutions import PROJECTOR
-from py_engine.files.draft_header import DRAFT, check_draft
+from py_engine.files.draft_header import DRAFT, TOKENS, check_draft, has_tokens, read_tokens
 from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
 from py_engine.files.tensor_types import TensorType as Q
@@ -70,6 +70,7 @@ async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) ->
         mtp=_drafts_by_mtp(parts, options),
         draft=parts.draft,
         draft_factors=await _rope_factors(parts, parts.draft, n_ctx, DRAFT) if parts.draft is not None else None,
+        draft_tokens=await _draft_tokens(parts),
         max_small_batch=min(MAX_SMALL_BATCH, max(1, -(-options.parallel // SHORT_BATCH)) * SHORT_BATCH),
     )
     return planner.make_plan(parts.header, device, sizes)
@@ -270,6 +271,13 @@ async def _rope_factors(parts: Parts, header: Header, n_ctx: int, prefix: str = 
         )
     raw = await parts.read(prefix + tensor)
     return list(struct.unpack(f"<{len(raw) // 4}f", raw))
+
+
+async def _draft_tokens(parts: Parts) -> list[int] | None:
+    """The model's tokens that an EAGLE-3 head among the files knows; None: there is none, or it knows all."""
+    if parts.draft is None or not has_tokens(parts.draft):
+        return None
+    return read_tokens(await parts.read(DRAFT + TOKENS))
 
 
 async def adapter_for(options: LoadOptions) -> tuple[Any, Device | None]:

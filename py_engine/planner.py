@@ -38,9 +38,9 @@ medium(a list above), with tiles for at most 64 and 256 tokens, and as long(a li
 PREFILL, short() and medium(PREFILL) also with split_attention(), for few tokens late in a context.
 
 With a draft model there are four lists of its own, and DRAFT_BEGIN and DRAFT_END between its steps and the model's
-(plan/draft.py). If the model drafts by its own MTP layer (models/mtp.py), the lists of prompts, of one sequence and of
-small batches also fill that layer's cache, and MTP and MTP_NEXT draft. With Gemma 4's assistant
-(models/gemma4_assistant.py) they store hidden states instead.
+(plan/draft.py). If the model drafts by its own MTP layer (models/mtp.py) or by an EAGLE-3 head (models/eagle.py), the
+lists of prompts, of one sequence and of small batches also fill that layer's cache, and MTP and MTP_NEXT draft. With
+Gemma 4's assistant (models/gemma4_assistant.py) they store hidden states instead.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from typing import TYPE_CHECKING, Any
 
 from py_engine.errors import WispError
 from py_engine.files.convolutions import PROJECTOR, flattened
-from py_engine.files.draft_header import is_assistant
+from py_engine.files.draft_header import is_assistant, is_eagle
 from py_engine.files.gguf_header import Header
 from py_engine.models import embedding
 from py_engine.models.architecture import Architecture
@@ -77,6 +77,7 @@ from py_engine.plan.adapters import EMBEDDINGS, NO_ADAPTERS, Adapters
 from py_engine.plan.cache import NO_CACHE, Cache, make_cache, make_conv_cache, make_encoder_cache, page_group
 from py_engine.plan.compressed import make_compressed_cache
 from py_engine.plan.draft import add_draft, add_mtp
+from py_engine.plan.features import Features
 from py_engine.plan.index import make_index_cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.latent import make_latent_cache
@@ -110,6 +111,7 @@ from py_engine.plan.states import make_states
 from py_engine.plan.weights import Weights
 
 if TYPE_CHECKING:
+    from py_engine.models.eagle import Eagle
     from py_engine.models.gemma4_assistant import Assistant
 
 ALL_LOGITS_BATCH = 16  # rows of logits read back at once
@@ -131,6 +133,7 @@ class PlanOptions:
     mtp: bool = False  # draft by the model's own MTP layer, if the file has one
     draft: Header | None = None  # of a draft model, by the names in its file; the model's header has its tensors, too
     draft_factors: Sequence[float] | None = None  # rope_factors of the draft model
+    draft_tokens: Sequence[int] | None = None  # the model's tokens that an EAGLE-3 head knows; None: all
     max_small_batch: int = SHORT_BATCH  # sequences that share a step
 
 
@@ -170,22 +173,29 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
         if cfg.has_state(i) and (shape := cfg.layer(i).state_shape):
             caches[i] = replace(caches[i], states=make_states(plan, i, shape))
     ropes = rope_tables(prefill, cfg, model.NEOX, options.rope_factors)
-    drafter: MtpLayer | Assistant | None = None
+    drafter: MtpLayer | Assistant | Eagle | None = None
+    features: Features | None = None
     assists = options.draft is not None and is_assistant(options.draft)
     if options.draft is not None and assists:
         from py_engine.models.gemma4_assistant import make_assistant
 
         drafter = make_assistant(options.draft, cfg, prefill, weights, caches, options.draft_factors)
+    elif options.draft is not None and is_eagle(options.draft):
+        from py_engine.models.eagle import make_eagle
+
+        read = options.kv_type, options.draft_factors, options.draft_tokens
+        drafter = make_eagle(options.draft, cfg, prefill, weights, *read)
+        features = drafter.features
     elif block is not None:
         drafter = MtpLayer(cfg, weights, block, ropes[-1], mtp_cache)
-    parts = _Parts(header, model, cfg, weights, device, ropes, caches, drafter)
+    parts = _Parts(header, model, cfg, weights, device, ropes, caches, drafter, features)
     _add_lists(parts, plan, options.media_width, NO_ADAPTERS)
     if options.adapters.count:
         _add_adapted_lists(parts, plan, options)
     if drafter is not None:
         add_mtp(plan, device, anchor=shift_index(plan.n_ctx, plan.page) if assists else 0)
     batch_sizes.split(plan, device)
-    if options.draft is not None and not assists:
+    if options.draft is not None and drafter is None:
         _add_draft_model(plan, options.draft, device, options)
     return plan
 
@@ -224,10 +234,12 @@ class _Parts:
     device: Device
     ropes: list[Rope]
     caches: list[Cache]
-    drafter: MtpLayer | Assistant | None
+    drafter: MtpLayer | Assistant | Eagle | None
+    features: Features | None  # that the drafter reads
 
     def layers(self, ops: Ops) -> Buffer:
         """Append the layers; return the last hidden state."""
+        ops.features = self.features
         caches = [ops.staging(cache) for cache in self.caches]
         return self.model.build(self.cfg, self.weights, ops, self.ropes, caches)
 

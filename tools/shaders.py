@@ -29,7 +29,7 @@ from bench import encoder_shapes, shapes
 from py_engine import planner
 from py_engine.errors import WispError
 from py_engine.files.adapter_header import prefixed
-from py_engine.files.draft_header import ASSISTANT
+from py_engine.files.draft_header import ASSISTANT, EAGLE
 from py_engine.files.draft_header import prefixed as prefixed_draft
 from py_engine.files.gguf_header import Header, parse
 from py_engine.gpu import repack
@@ -58,7 +58,7 @@ PLAIN = processor("fn process(token: u32, logit: f32) -> f32 { return f32(answer
 TABLED = processor("fn process(token: u32, logit: f32, by: f32) -> f32 { return by * table_at(token_at(token)); }")
 PROCESSORS = (PLAIN, TABLED.with_values({"by": 1}, bytes(4)))
 WITH_MTP = ("qwen35/qwen35", "experts/glm4moe", "latent/deepseek2")  # goldens that get a layer to predict tokens with
-WITH_ASSISTANT = "gemma4/gemma4"
+WITH_ASSISTANT, WITH_EAGLE = "gemma4/gemma4", "llama/llama"
 READS_MEDIA = ("gemma3", "gemma4", "qwen2vl", "qwen3vl")  # the architectures with kernels of their own for media
 WHOLE_MEDIA = ("gemma3", "gemma4")  # those whose projectors have tokens of a picture see all of it
 
@@ -109,6 +109,7 @@ class Model(NamedTuple):
     header: Header
     adapters: Adapters
     draft: Header | None = None
+    draft_tokens: list[int] | None = None  # that an EAGLE-3 head knows
 
 
 def models_of(files: Iterable[Path]) -> Iterator[Model]:
@@ -123,6 +124,8 @@ def models_of(files: Iterable[Path]) -> Iterator[Model]:
         for name in WITH_MTP:
             yield Model(_with_mtp(_header(GOLDEN / f"{name}.F16.gguf")), Adapters())
         yield _with_assistant(_header(GOLDEN / f"{WITH_ASSISTANT}.F16.gguf"))
+        for normed in (False, True):
+            yield _with_eagle(_header(GOLDEN / f"{WITH_EAGLE}.F16.gguf"), normed=normed)
         for shape, type in itertools.product(shapes.SHAPES.values(), REAL_TYPES):
             yield Model(shapes.header(shape, type), Adapters())
         for encoder in encoder_shapes.SHAPES.values():
@@ -174,6 +177,38 @@ def _with_assistant(header: Header) -> Model:
     }  # fmt: skip
     draft = replace(header, metadata=metadata, tensors=tensors)
     return Model(replace(header, tensors=header.tensors | prefixed_draft(draft).tensors), Adapters(), draft)
+
+
+def _with_eagle(header: Header, *, normed: bool) -> Model:
+    """A model beside an EAGLE-3 head of half its width, with as many heads, which knows half of the tokens.
+
+    `normed`: it normalises what it reads of the model, and its residual stream begins with a normalised state.
+    """
+    arch, wide, tensors = header.architecture, header.arch("embedding_length"), header.tensors
+    width, table, norm = wide // 2, tensors["token_embd.weight"], tensors["output_norm.weight"]
+    known = table.shape[1] // 2
+    shapes_of: dict[str, tuple[int, ...]] = {
+        "token_embd": (width, table.shape[1]), "output": (width, known), "output_norm": (width,),
+        "fc": (3 * wide, width), "enc.output_norm": (3 * wide,), "blk.0.ffn_gate": (width, wide),
+        "blk.0.ffn_up": (width, wide), "blk.0.ffn_down": (wide, width), "blk.0.attn_output": (wide, width),
+    }  # fmt: skip
+    shapes_of |= {f"blk.0.{name}": (width,) for name in ("attn_norm", "attn_norm_2", "ffn_norm")}
+    for name in ("attn_q", "attn_k", "attn_v"):
+        shapes_of[f"blk.0.{name}"] = 2 * width, tensors[f"blk.0.{name}.weight"].shape[1]
+    own = {
+        f"{name}.weight": replace(norm if len(shape) == 1 else table, shape=shape) for name, shape in shapes_of.items()
+    }
+    metadata = {key.replace(f"{arch}.", f"{EAGLE}."): value for key, value in header.metadata.items()}
+    metadata |= {
+        "general.architecture": EAGLE,
+        f"{EAGLE}.attention.key_length": wide // header.arch("attention.head_count"),
+    }
+    metadata |= {f"{EAGLE}.block_count": 1, f"{EAGLE}.embedding_length": width, f"{EAGLE}.feed_forward_length": wide}
+    metadata |= {f"{EAGLE}.target_layers": [1, 1, 1], f"{EAGLE}.target_hidden_size": wide}
+    metadata |= {f"{EAGLE}.norm_before_{what}": normed for what in ("fc", "residual")}
+    draft = replace(header, metadata=metadata, tensors=own)
+    both = replace(header, tensors=tensors | prefixed_draft(draft).tensors)
+    return Model(both, Adapters(), draft, list(range(known)))
 
 
 def _header(path: Path) -> Header:
@@ -235,6 +270,7 @@ def _of_model(model: Model, setup: Setup, known: set[Any]) -> Iterator[Shader]:
         adapters=model.adapters,
         mtp=True,
         draft=model.draft,
+        draft_tokens=model.draft_tokens,
     )
     try:
         plan = planner.make_plan(header, device, options)

@@ -1,5 +1,5 @@
-// The input of a layer that predicts the token after the next one, and the hidden states that it needs. wgsl/mtp_input.wgsl
-// and store_hidden.wgsl are the same on the GPU.
+// The input of a layer that predicts the token after the next one, the hidden states that it needs, and the logits of a draft
+// model with fewer tokens. wgsl/mtp_input.wgsl, store_hidden.wgsl and map_logits.wgsl are the same on the GPU.
 #include "ops.h"
 #include "runs.h"
 
@@ -24,6 +24,8 @@ void mtp_input_work(const mtp_input_call *r, u32 chunk, u32 chunks, u8 *scratch)
     const u32 begins = begins_run(r->state, r->per_token, m);
     const f32 *e = ROW(r->e, r->x_stride, m), *h = hidden_before(r, m, begins);
     f32 *y = ROW(r->y, r->y_stride, m);
+    if (r->residual == RESIDUAL_RAW)
+      for (u32 k = 0; k < cols; k++) ROW(r->x, r->x_stride, m)[k] = h ? h[k] : 0;
     if (r->norm) {
       const f32 scale_e = inverse_rms(e, cols, r->eps), scale_h = h ? inverse_rms(h, cols, r->eps) : 0;
       for (u32 k = 0; k < cols; k++) y[k] = e[k] * scale_e * norm[k];
@@ -31,6 +33,9 @@ void mtp_input_work(const mtp_input_call *r, u32 chunk, u32 chunks, u8 *scratch)
     } else {
       for (u32 k = 0; k < cols; k++) y[k] = e[k], y[cols + k] = h ? h[k] : 0;
     }
+    if (r->residual == RESIDUAL_NORMED) // which may be where h is
+      for (u32 k = 0; k < cols; k++) ROW(r->x, r->x_stride, m)[k] = y[cols + k];
+    for (u32 k = cols; r->residual && k < r->x_stride; k++) ROW(r->x, r->x_stride, m)[k] = 0;
     for (u32 k = 2 * cols; k < r->y_stride; k++) y[k] = 0;
     if (r->source != HIDDEN_BATCH || !begins) continue;
     const u32 end = run_end(r->state, r->per_token, m); // no other row reads what this one writes
@@ -49,5 +54,16 @@ void store_hidden_work(const store_hidden_call *r, u32 chunk, u32 chunks, u8 *sc
     const f32 *x = ROW(r->x, r->x_stride, m), scale = inverse_rms(x, r->cols, r->eps);
     f32 *to = ROW(r->ring, r->cols, seq * r->ring_rows + pos % r->ring_rows);
     for (u32 k = 0; k < r->cols; k++) to[k] = x[k] * scale * norm[k];
+  }
+}
+
+u32 map_logits_chunks(const map_logits_call *r) { return batch_size(r->state) > 0; }
+
+void map_logits_work(const map_logits_call *r, u32 chunk, u32 chunks, u8 *scratch) {
+  const u32 *rows = AT(u32, r->token_rows);
+  for (u32 m = 0; m < batch_size(r->state); m++) {
+    const f32 *x = ROW(r->x, r->x_stride, m);
+    f32 *y = ROW(r->y, r->y_stride, m);
+    for (u32 t = 0; t < r->cols; t++) y[t] = rows[t] < r->rows ? x[rows[t]] : BANNED;
   }
 }

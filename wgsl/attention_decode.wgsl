@@ -77,21 +77,21 @@ var<workgroup> partial: array<vec4f, max(G * LANES, 2u) * VECS>;
 #include "lib/heads.wgsl"
 #endif
 
-// Pages of the tile from s0 on: up to three, since a window and the decoder's tokens may begin anywhere in a page. Looked up
-// once per tile.
+// Pages of the tile from s0 on: up to three, since a window, the decoder's tokens and FROM may begin anywhere in a page.
+// Looked up once per tile.
 fn tile_pages(s0: u32, end: u32, seq: u32) -> vec3u {
   var pages = vec3u(page_of(s0, seq));
-#if WINDOW or PART or TS > PAGE
+#if WINDOW or PART or FROM or TS > PAGE
   pages.y = page_of(min(s0 + PAGE, end - 1u), seq);
 #endif
-#if (WINDOW or PART) and TS > PAGE
+#if (WINDOW or PART or FROM) and TS > PAGE
   pages.z = page_of(min(s0 + 2u * PAGE, end - 1u), seq);
 #endif
   return pages;
 }
 
 fn tile_page(s: u32, s0: u32, pages: vec3u) -> u32 {
-#if WINDOW or PART or TS > PAGE
+#if WINDOW or PART or FROM or TS > PAGE
   let i = s / PAGE - s0 / PAGE;
   return select(select(pages.x, pages.y, i == 1u), pages.z, i == 2u);
 #else

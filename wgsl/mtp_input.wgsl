@@ -5,16 +5,18 @@
 //            run's last ones
 //   "ring"   in `ring`: each row is of another sequence
 //   "own"    in `hidden`: what the layer has computed of the token before; each row is of another sequence
+// RESIDUAL: x[m] gets what the layer adds to: h as it is ("raw"), or as y has it ("normed"). Zeros follow. With "own", x is `hidden`.
 #param COLS // of e, and of a hidden state
 #param HIDDEN
 #param RING // positions of a sequence in `ring`
 #param PLAIN // 1: neither is normalised
+#param RESIDUAL // 0: there is no x
 #param WG
 #param SG
 #param Y16 // 1: y, (n, y_stride), is f16; its 2 * COLS columns are followed by zeros
 
 struct Params {
-  x_stride: u32, // of e and `hidden`
+  x_stride: u32, // of e, `hidden` and x
   y_stride: u32,
 #if not PLAIN
   eps: f32,
@@ -23,7 +25,10 @@ struct Params {
 #include "lib/runs.wgsl"
 @bind var<uniform> p: Params;
 @bind var<storage, read> e: array<f32>; // (n, x_stride)
-#if HIDDEN != "ring"
+#if RESIDUAL
+@bind var<storage, read_write> x: array<f32>; // (n, x_stride)
+#endif
+#if HIDDEN != "ring" and not (RESIDUAL and HIDDEN == "own")
 @bind var<storage, read> hidden: array<f32>; // (n, x_stride)
 #endif
 #if not PLAIN
@@ -52,7 +57,11 @@ fn before(m: u32, i: u32) -> f32 {
     return 0.0;
   }
 #if HIDDEN == "own"
+#if RESIDUAL
+  return x[m * p.x_stride + i];
+#else
   return hidden[m * p.x_stride + i];
+#endif
 #else
 #if HIDDEN == "batch"
   if (!begins_run(m)) {
@@ -87,13 +96,26 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
   let scale_e = inverseSqrt(workgroup_sum(of_e, t) / f32(COLS) + p.eps);
   let scale_h = inverseSqrt(workgroup_sum(of_h, t) / f32(COLS) + p.eps);
   for (var i = t; i < COLS; i += WG) {
+    let h = before(m, i);
+    let normed = h * scale_h * norm[COLS + i];
     y[to + i] = Value(e[m * p.x_stride + i] * scale_e * norm[i]);
-    y[to + COLS + i] = Value(before(m, i) * scale_h * norm[COLS + i]);
+    y[to + COLS + i] = Value(normed);
+#if RESIDUAL == "raw"
+    x[m * p.x_stride + i] = h;
+#endif
+#if RESIDUAL == "normed"
+    x[m * p.x_stride + i] = normed;
+#endif
   }
 #endif
   for (var i = 2u * COLS + t; i < p.y_stride; i += WG) {
     y[to + i] = Value(0);
   }
+#if RESIDUAL
+  for (var i = COLS + t; i < p.x_stride; i += WG) {
+    x[m * p.x_stride + i] = 0.0;
+  }
+#endif
 #if HIDDEN == "batch"
   if (begins_run(m)) { // each thread has read the columns of `ring` that it writes, and no other row reads them
     let end = run_end(m);

@@ -25,7 +25,7 @@ class LoadParameters(TypedDict, total=False):
     vocab_only: bool  # load the tokenizer and the chat template only
     sha256: str | list[str]  # expected of the file, or of each file
     lora: list[Any]  # LoRA adapters and control vectors: files as `model`, or {"model", "scale", "layers"}
-    draft: Any  # a small model of the same vocabulary that drafts tokens: as `model`
+    draft: Any  # a small model of the same vocabulary, or one made for this model, that drafts: as `model`
     draft_tokens: int  # of a draft at most before the model verifies them
     projector: Any  # the model's projector for pictures and sound: as `model`
 

@@ -326,6 +326,7 @@ def visible(c: Call, pos: int, seq: int) -> tuple[int, int]:
         encoded = -int(c.tables[c.params["SHIFTS"] + seq].view(np.int32))
         return (0, encoded) if part == "encoder" else (encoded, end)
     begin = end - (pos % window + 1 if c.params.get("CHUNKED") else min(end, window or end))
+    begin = max(begin, min(c.params.get("FROM", 0), pos))
     return begin, end - (1 if c.params.get("ANCHOR") else 0)
 
 

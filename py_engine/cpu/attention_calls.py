@@ -95,8 +95,8 @@ def _window(op: Op) -> dict[str, Any]:
 
 def _part(op: Op) -> dict[str, Any]:
     """The fields that say which part of a cache a small batch reads."""
-    part, shifts, anchor = (op.params.get(name, 0) for name in ("PART", "SHIFTS", "ANCHOR"))
-    return {"part": PARTS[part], "shifts": shifts, "anchor": anchor}
+    part, shifts, anchor, first = (op.params.get(name, 0) for name in ("PART", "SHIFTS", "ANCHOR", "FROM"))
+    return {"part": PARTS[part], "shifts": shifts, "anchor": anchor, "from": first}
 
 
 def _biases(m: Calls, op: Op) -> dict[str, Any]:

@@ -76,8 +76,10 @@ FIELDS: dict[str, list[str]] = {
         "sparse_gate": "state activation cols deviations:f x x_stride y y_stride",
         "pool": "state segments kind stride x y",
         "pick_rows": "state per_token rows stride x y",
-        "mtp_input": "state per_token segments source cols ring_rows eps:f e hidden x_stride norm ring y y_stride",
+        "mtp_input": "state per_token segments source residual cols ring_rows eps:f e hidden x x_stride norm ring y"
+        " y_stride",
         "store_hidden": "state per_token cols ring_rows eps:f x x_stride norm ring",
+        "map_logits": "state cols rows token_rows x x_stride y y_stride",
         "shortconv": f"{_CACHE} cols size halves cache weights x x_stride y y_stride",
         "shortconv_all": "state segments cols size weights x x_stride y y_stride",
         "ssm_window": f"{_CACHE} channels taps first windows x x_stride",
@@ -117,10 +119,10 @@ FIELDS: dict[str, list[str]] = {
         " soft_cap:f scale:f sinks slopes relative relative_type heads buckets mask mask_words q q_stride k v y"
         " y_stride",
         "attention_decode": "state per_token table pages page kind head_dim group kv_heads window chunked part shifts"
-        " anchor size split soft_cap:f scale:f slopes relative relative_type heads buckets mask mask_words q q_stride k"
-        " v parts",
-        "attention_combine": "state per_token head_dim heads window chunked part shifts anchor size split sinks parts y"
-        " y_stride",
+        " anchor from size split soft_cap:f scale:f slopes relative relative_type heads buckets mask mask_words q"
+        " q_stride k v parts",
+        "attention_combine": "state per_token head_dim heads window chunked part shifts anchor from size split sinks"
+        " parts y y_stride",
         "route": "state per_token experts used normalised gating groups groups_used sharing scale:f logits stride bias"
         " factors table table_stride table_rows tokens tokens_stride chosen weights",
         "group_experts": "state experts used size chosen slots tiles tile_count",
@@ -161,6 +163,7 @@ NAMES = {name: [f.removesuffix(":f") for f in fields] for name, fields in FIELDS
 # The numbers of the values that parameters have by name.
 STAGES = {"begin": 0, "pairs": 1, "newest": 2, "end": 3}  # of draft_states
 HIDDEN_STATES = {"batch": 0, "ring": 1, "own": 2}
+RESIDUALS = {"none": 0, "raw": 1, "normed": 2}  # of mtp_input
 KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}
 EMBED_ROWS = {"token": 0, "position": 1, "first": 2}
 MEDIA_ROWS = {"none": 0, "given": 1, "first": 2, "scaled": 3}
@@ -187,7 +190,7 @@ def header() -> str:
     enums = {"KV": KV_KINDS, "EMBED": EMBED_ROWS, "MEDIA": MEDIA_ROWS, "": ACTIVATIONS, "POOL": POOLINGS, "RULE": RULES}
     enums["PART"] = {str(name): value for name, value in PARTS.items() if name}
     enums["GATING"] = GATINGS
-    enums |= {"WKV": WKV_RULES, "GATE": GATES, "STAGE": STAGES, "HIDDEN": HIDDEN_STATES}
+    enums |= {"WKV": WKV_RULES, "GATE": GATES, "STAGE": STAGES, "HIDDEN": HIDDEN_STATES, "RESIDUAL": RESIDUALS}
     numbers: dict[str, object] = {"TABLES": TABLES, "FORMATS": 1 + max(FORMATS), "RECORD_WORDS": RECORD_WORDS,
                                   "ROUNDED_GROUP_BYTES": ROUNDED_GROUP_BYTES}  # fmt: skip
     names = ("MOST_DISTANCE", "MAX_MATCH", "SHORT_BATCH", "MAX_LOGPROBS", "LOGPROB_ROWS", "MAX_EXPERT_GROUPS")

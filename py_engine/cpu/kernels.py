@@ -35,7 +35,7 @@ from py_engine.cpu.hyper_connections import (
 )
 from py_engine.cpu.index import index_append, index_choose, index_join, index_join_raw, index_scores
 from py_engine.cpu.latent import head_products, head_products_transposed, latent_append, latent_expansion
-from py_engine.cpu.mtp import mtp_input, store_hidden
+from py_engine.cpu.mtp import map_logits, mtp_input, store_hidden
 from py_engine.cpu.ngrams import embed_ngrams, gate_ngrams
 from py_engine.cpu.numerics import ACTIVATIONS, capped, gated, limits_of, normed, xielu
 from py_engine.cpu.products import matmul, matvec, matvec_small_batch, quantize_rows
@@ -278,8 +278,9 @@ KERNELS: dict[str, Callable[[Call], None]] = {
         altup_correct, laurel, copy_columns, sparse_gate,
         attend_streams, merge_streams, spread_streams, remix_streams, norm_streams, mix_streams,
         embed_ngrams, gate_ngrams, scale_queries,
-        token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input, store_hidden, switch_adapters, index_append,
-        index_scores, index_choose, index_join, index_join_raw, window_append, compress, compressed_attention,
+        token_shift, wkv7_inputs, wkv_scan, wkv_output, mtp_input, store_hidden, map_logits, switch_adapters,
+        index_append, index_scores, index_choose, index_join, index_join_raw, window_append, compress,
+        compressed_attention,
     )
 }  # fmt: skip
 KERNELS |= {"matmul_matrix": matmul, "matmul_int8": matmul}

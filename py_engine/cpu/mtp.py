@@ -1,4 +1,4 @@
-"""The kernels of multi-token prediction with numpy: twins of mtp_input.wgsl and store_hidden.wgsl."""
+"""The kernels of multi-token prediction with numpy: twins of mtp_input.wgsl, store_hidden.wgsl and map_logits.wgsl."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import normed
 from py_engine.cpu.ssm import runs
+from py_engine.plan.shared import BANNED
 
 
 def mtp_input(c: Call) -> None:
@@ -14,7 +15,7 @@ def mtp_input(c: Call) -> None:
     if c.params["HIDDEN"] == "ring":
         before = np.stack([_in_ring(c, m, -1) for m in range(c.n)])
     elif c.params["HIDDEN"] == "own":
-        before = c["hidden"][: c.n, :cols].copy()
+        before = c["x" if c.params.get("RESIDUAL") else "hidden"][: c.n, :cols].copy()
     else:
         hidden = c["hidden"][: c.n, :cols]
         before = np.concatenate([hidden[:1], hidden[:-1]])
@@ -26,9 +27,15 @@ def mtp_input(c: Call) -> None:
     y = c["y"][: c.n]
     y[:] = 0
     parts = [c["e"][: c.n, :cols], before]
+    if c.params.get("RESIDUAL") == "raw":
+        c["x"][: c.n, :cols] = before
     if not c.params.get("PLAIN"):
         weights = c["norm"].reshape(-1)[: 2 * cols].reshape(2, cols)
         parts = [normed(part, one, c.consts["eps"]) for part, one in zip(parts, weights, strict=True)]
+    if c.params.get("RESIDUAL") == "normed":
+        c["x"][: c.n, :cols] = parts[1]
+    if c.params.get("RESIDUAL"):
+        c["x"][: c.n, cols:] = 0
     y[:, : 2 * cols] = np.concatenate(parts, axis=1)
 
 
@@ -38,6 +45,13 @@ def store_hidden(c: Call) -> None:
     for begin, end in runs(c):
         for m in range(max(begin, end - c.params["RING"]), end):
             _in_ring(c, m, 0)[:] = states[m]
+
+
+def map_logits(c: Call) -> None:
+    cols, count = c.params["COLS"], c.params["ROWS"]
+    x, y = (c[name].reshape(-1, c.consts[f"{name}_stride"]) for name in ("x", "y"))
+    rows = c["rows"].reshape(-1)[:cols].astype(np.int64)
+    y[: c.n, :cols] = np.where(rows < count, x[: c.n, np.minimum(rows, count - 1)], np.float32(BANNED))
 
 
 def _in_ring(c: Call, m: int, offset: int) -> Array:

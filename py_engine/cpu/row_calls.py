@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from py_engine.cpu.call_layouts import ACTIVATIONS, EMBED_ROWS, HIDDEN_STATES, MEDIA_ROWS, POOLINGS
+from py_engine.cpu.call_layouts import ACTIVATIONS, EMBED_ROWS, HIDDEN_STATES, MEDIA_ROWS, POOLINGS, RESIDUALS
 from py_engine.cpu.calls import (
     Calls,
     Rows,
@@ -284,7 +284,9 @@ def mtp_input(m: Calls, op: Op) -> None:
     m.add(
         "mtp_input", **batch_fields(m, op), **segment_fields(op), source=HIDDEN_STATES[str(op.params["HIDDEN"])],
         cols=op.params["COLS"], ring_rows=op.params["RING"], eps=op.consts.get("eps", 0.0),
-        **{name: m.address(op, name) for name in ("e", "hidden", "norm", "ring", "y")},
+        residual=RESIDUALS[str(op.params.get("RESIDUAL") or "none")],
+        hidden=m.address(op, "hidden") or m.address(op, "x"),
+        **{name: m.address(op, name) for name in ("e", "x", "norm", "ring", "y")},
         x_stride=op.consts["x_stride"], y_stride=op.consts["y_stride"],
     )  # fmt: skip
 
@@ -297,9 +299,16 @@ def store_hidden(m: Calls, op: Op) -> None:
     )  # fmt: skip
 
 
+def map_logits(m: Calls, op: Op) -> None:
+    m.add(
+        "map_logits", state=state_of(m, op), cols=op.params["COLS"], rows=op.params["ROWS"],
+        token_rows=m.address(op, "rows"), **{name: m.address(op, name) for name in ("x", "y")}, **op.consts,
+    )  # fmt: skip
+
+
 CALLS = (
     embed, add_media, norm, normalize, activate, clamp, gate, add_scaled, scale_by, soft_cap, altup_predict,
     altup_correct, laurel, copy_columns, merge_streams, spread_streams, attend_streams, remix_streams, norm_streams,
     mix_streams, embed_ngrams, gate_ngrams, sparse_gate, pool, pick_rows,
-    shortconv, shortconv_all, mtp_input, store_hidden, switch_adapters,
+    shortconv, shortconv_all, mtp_input, store_hidden, map_logits, switch_adapters,
 )  # fmt: skip

@@ -7,15 +7,22 @@ more rows for padding.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
+from py_engine.files.tensor_types import TensorType as Q
 
 ASSISTANT = "gemma4-assistant"  # drafts from the model's hidden states and caches (models/gemma4_assistant.py)
 ASSISTED = "gemma4"  # the architecture that assistants draft for
+EAGLE = "eagle3"  # drafts from the hidden states of three of the model's layers (models/eagle.py)
+# Those it drafts for: llama.cpp has their layers' inputs, and Wisp's have one residual stream as llama.cpp's do.
+EAGLE_TARGETS = ("gemma4", "gpt-oss", "llama", "minimax-m2", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next")
 DRAFT = "draft."  # what the names of a draft model's tensors begin with, and of its weights, buffers and lists
+TOKENS = "d2t"  # the tensor with the model's token for each one of a reduced vocabulary
 KIND = "tokenizer.ggml.model"
+MOST_TOKENS = 1 << 20  # of a reduced vocabulary
 MOST_MORE = 128  # tokens that the model may have at the end, as in llama.cpp
 ADVICE = "Give a smaller model of the same family, or load without draft."
 
@@ -25,13 +32,46 @@ def is_assistant(header: Header) -> bool:
     return header.architecture == ASSISTANT
 
 
+def is_eagle(header: Header) -> bool:
+    """Whether a draft model is an EAGLE-3 head of its model: it runs with no other."""
+    return header.architecture == EAGLE
+
+
 def unfit_assistant(why: str) -> WispError:
     """The error for an assistant that another model than this was made for."""
+    return _unfit("assistant", why)
+
+
+def unfit_eagle(why: str) -> WispError:
+    """The error for an EAGLE-3 head that another model than this was made for."""
+    return _unfit("EAGLE-3 head", why)
+
+
+def _unfit(what: str, why: str) -> WispError:
     return WispError(
-        f"This assistant does not fit the model: {why}. Give the assistant of this model, or load without draft.",
+        f"This {what} does not fit the model: {why}. Give the {what} of this model, or load without draft.",
         "draft_mismatch",
         param="draft",
     )
+
+
+def has_tokens(header: Header) -> bool:
+    """Whether an EAGLE-3 head knows some of the model's tokens only. WispError corrupt_header if they are no list."""
+    info = header.tensors.get(TOKENS) if is_eagle(header) else None
+    if info is None:
+        return False
+    if info.type != Q.I64 or len(info.shape) != 1 or not 0 < info.shape[0] <= MOST_TOKENS:
+        raise WispError(
+            f"Tensor {TOKENS} is {info.type.name}, {info.shape}. It must be I64, a token for each of at most "
+            f"{MOST_TOKENS} rows.",
+            "corrupt_header",
+        )
+    return True
+
+
+def read_tokens(data: bytes) -> list[int]:
+    """The model's tokens that an EAGLE-3 head knows, from the bytes of the tensor TOKENS."""
+    return list(struct.unpack(f"<{len(data) // 8}q", data))
 
 
 def prefixed(header: Header) -> Header:
@@ -41,9 +81,11 @@ def prefixed(header: Header) -> Header:
 
 
 def check_draft(model: Header, draft: Header) -> None:
-    """Raise WispError draft_mismatch if the draft model's vocabulary differs, or if an assistant's model does."""
+    """Raise WispError draft_mismatch if the draft model's vocabulary differs, or if it drafts for other models."""
     if is_assistant(draft) and model.architecture != ASSISTED:
         raise unfit_assistant(f"it drafts for {ASSISTED}, the model is {model.architecture}")
+    if is_eagle(draft) and model.architecture not in EAGLE_TARGETS:
+        raise unfit_eagle(f"it drafts for {', '.join(EAGLE_TARGETS)}; the model is {model.architecture}")
     if model.get(KIND) != draft.get(KIND):
         raise _mismatch(f"its {KIND} is {draft.get(KIND)!r}, the model's is {model.get(KIND)!r}")
     tokens, others = (one.get("tokenizer.ggml.tokens") or [] for one in (model, draft))

@@ -1,4 +1,4 @@
-"""What drafts on a runner: a draft model, the model's own MTP layer, or its assistant; and whether that pays.
+"""What drafts on a runner: a draft model, the model's MTP layer, assistant or EAGLE-3 head; and whether it pays.
 
 plan/draft.py has their lists. Each block of the KV caches knows how many of its positions the draft model has computed
 (kv_cache.py). A wrong row could only have tokens rejected, so nothing else depends on it.
@@ -142,7 +142,7 @@ class DraftAccount:
 
 
 class Drafter:
-    """The MTP layer, assistant or draft model of one runner. `most`: tokens that it drafts at most."""
+    """The MTP layer, assistant, EAGLE-3 head or draft model of one runner. `most`: tokens that it drafts at most."""
 
     def __init__(self, runner: Runner, most: int) -> None:
         plan = runner.plan
@@ -193,7 +193,7 @@ class Drafter:
     def catch_up(self, sequence: RunningSequence, count: int, ms: float) -> bool:
         """Compute a part, of about `ms`, of what the drafter lacks of one of `count` sequences; whether that was all.
 
-        The MTP layer and the assistant lack nothing: the model's own lists compute it.
+        Only a draft model lacks anything: the model's own lists compute what the others read.
         """
         return True
 

@@ -17,7 +17,7 @@ from py_engine.models.config import Config
 from py_engine.models.decoder import Layer
 from py_engine.models.mixture import ExpertLayer
 from py_engine.plan.cache import Cache
-from py_engine.plan.mtp import mtp_input
+from py_engine.plan.mtp import InputNorms, mtp_input
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
@@ -83,7 +83,7 @@ class MtpLayer:
         n = self.cfg.embedding_length
         e = ops.embed(self._table("token_embd"), self.cfg.embedding_scale, name="mtp.embedded")
         norms = self.w.vector(*((self._name(name) + ".weight", n) for name in ("enorm", "hnorm")))
-        joined = mtp_input(ops, e, hidden, n, norms, self.cfg.eps, own=own)
+        joined = mtp_input(ops, e, hidden, n, InputNorms(norms, self.cfg.eps), own=own)
         return ops.project("mtp", joined, self.w.matrix(self._name("eh_proj") + ".weight", n, 2 * n), None)
 
     def _name(self, tensor: str) -> str:

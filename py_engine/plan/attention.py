@@ -62,13 +62,15 @@ class AttentionOptions:
     value_from: int = 0  # where keys and values are the same rows, the first of the columns that are a value
     index_mask: Buffer | None = None  # (n, words): bits of the positions that a token attends to (plan/index.py)
     anchor: int = 0  # as in Rope: a token stands at its sequence's anchor and does not see itself
+    first: int = 0  # the first position that tokens of a small batch see; a token before it sees itself alone
 
     @property
     def window_params(self) -> dict[str, int | str]:
         """The #params that say which positions a token sees."""
         chunked: dict[str, int | str] = {"CHUNKED": 1} if self.window and self.chunked else {}
         anchor: dict[str, int | str] = {"ANCHOR": self.anchor} if self.anchor else {}
-        return {"WINDOW": self.window} | chunked | anchor | (self.part.params if self.part else {})
+        first: dict[str, int | str] = {"FROM": self.first} if self.first else {}
+        return {"WINDOW": self.window} | chunked | anchor | first | (self.part.params if self.part else {})
 
     @property
     def mask_params(self) -> dict[str, int]:

@@ -34,11 +34,13 @@ class Tile:
 def tile(device: Device, call: Call, positions: int, plan: Plan) -> Tile | None:
     """The largest tile of `positions` positions that fits; None if there is none, or the kernel cannot do it.
 
-    Without subgroups, keys that are not shared, windows, biases, q8_0 caches and encoders are left out.
+    Without subgroups, keys that are not shared, windows, biases, q8_0 caches, encoders and contexts that begin after
+    position 0 are left out.
     """
     n_head, n_head_kv, head_dim = call.heads
     options, group, latents = call.options, n_head // n_head_kv, call.cache.k is call.cache.v
-    plain = not (options.window or options.part or options.slopes or options.relative or options.index_mask)
+    biased = options.slopes or options.relative or options.index_mask
+    plain = not (options.window or options.part or options.first or biased)
     first = options.value_from if latents else 0
     whole = (
         head_dim % 4 == 0 and first % 4 == 0 and positions % OCTET == plan.page % OCTET == 0 and bool(first) == latents

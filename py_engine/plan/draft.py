@@ -1,5 +1,5 @@
 """What drafts in a plan: the model's own MTP layer (models/mtp.py), Gemma 4's assistant (models/gemma4_assistant.py),
-or a draft model with weights, caches and lists.
+an EAGLE-3 head (models/eagle.py), or a draft model with weights, caches and lists.
 
 A draft model's lists share the tokens, the State and the logits of the plan, so that they run between the plan's own
 lists, and the plan's samplers sample from the draft model's logits. Everything else has names of its own, which begin
@@ -12,8 +12,8 @@ A round of a draft model drafts k tokens of each sequence and verifies them:
     DRAFT_END                         the newest tokens and their drafts become a small batch
     SMALL_BATCH ... and verify()      the plan's own model verifies the drafts
 Of several sequences, DRAFT_NEWEST leaves the newest tokens alone before the first sampler, and SMALL_BATCH replaces
-DECODE. In a round of an MTP layer or an assistant, the steps between DRAFT_BEGIN and DRAFT_END are MTP and MTP_NEXT,
-each with a sampler: for one sequence, or as each(MTP) ... for several.
+DECODE. In a round of an MTP layer, an assistant or a head, the steps between DRAFT_BEGIN and DRAFT_END are MTP and
+MTP_NEXT, each with a sampler: for one sequence, or as each(MTP) ... for several.
 """
 
 from __future__ import annotations

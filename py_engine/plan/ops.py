@@ -18,6 +18,7 @@ from py_engine.plan.activations import Xielu, activation_params
 from py_engine.plan.adapters import NO_ADAPTERS, Adapters
 from py_engine.plan.attention import AttentionOptions, HeadNorm
 from py_engine.plan.cache import Cache
+from py_engine.plan.features import Features
 from py_engine.plan.kernels import Device
 from py_engine.plan.linear_ops import LinearOps, Projection
 from py_engine.plan.op_list import pad
@@ -54,12 +55,15 @@ class Ops(LinearOps):
         self.reads_media = False  # the list is MEDIA, of a model that computes tokens of media in another way
         self._staged: Cache | None = None  # attention reads its newest keys and values as f32
         self.layer_ends: list[tuple[int, Buffer]] = []  # the index of the op after each layer, and the hidden state
+        self.features: Features | None = None  # what is copied of the layers' hidden states
 
     def end_layer(self, x: Buffer) -> None:
         """Record that x is the hidden state after a layer. Control vectors add to it."""
         for direction in self.adapters.directions.get(len(self.layer_ends), ()):
             low_rank.add_direction(self, x, direction)
         self.layer_ends.append((len(self.ops), x))
+        if self.features is not None:
+            self.features.collect(self, len(self.layer_ends), x)
 
     # -- embeddings ----------------------------------------------------------------------------------------------------
 

@@ -172,13 +172,13 @@ class Embedding:
 
 @dataclass(frozen=True)
 class DraftPlan:
-    """What drafts in a plan: a draft model (draft.py), the model's own MTP layer, or its assistant (mtp.py)."""
+    """What drafts in a plan: a draft model (draft.py), the model's MTP layer, assistant or EAGLE-3 head (mtp.py)."""
 
     n_ctx: int  # positions that it may be used at
     cost: float  # the bytes that a step of it reads, of those that a step of the plan's own model reads
     most: int  # tokens of a draft
     sequences: int  # that it drafts for at a time
-    own: bool = False  # it is the MTP layer or the assistant: the model's lists compute what it reads
+    own: bool = False  # it is no draft model: the model's lists compute what it reads
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from py_engine.plan.kernels import Shader
 from py_engine.plan.plan import Buffer, Op, planes_of
 from py_engine.proof.batches import Batch
 
+REMOVED = -1e29  # larger logits are of tokens that can be sampled
 SAMPLE = 4096  # values that their root mean square is estimated by
 # results that only later ops of the same case read
 PASSED_ON = {"parts", "sums", "partial", "rows", "bounds", "histogram", "spread", "sorted"}
@@ -62,11 +63,14 @@ class Case:
 
 
 def rms(values: Array) -> float:
-    """The root mean square of the values that are no NaNs; 1 if it is 0. Of many values, every n-th is enough."""
+    """The root mean square of the values that are no NaNs; 1 if it is 0. Of many values, every n-th is enough.
+
+    The logits of tokens that are never sampled do not count: no error of the others would matter beside theirs.
+    """
     flat = values.reshape(-1)
     for step in (len(flat) // SAMPLE | 1, 1):
         numbers = flat[::step].astype(np.float64)
-        numbers = numbers[numbers == numbers]  # noqa: PLR0124, no NaNs
+        numbers = numbers[numbers > REMOVED]  # and no NaNs
         if len(numbers) >= SAMPLE // 2:
             break
     return float(np.sqrt(np.dot(numbers, numbers) / len(numbers))) or 1.0 if len(numbers) else 1.0

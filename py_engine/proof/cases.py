@@ -302,6 +302,8 @@ def _adds(op: Op, name: str) -> bool:
     """Whether a kernel reads what it writes."""
     if op.kernel == "embed":
         return op.params["ROW"] != "token"
+    if op.kernel == "mtp_input":  # with "own", x has the states before the tokens
+        return name == "ring" or (name == "x" and op.params["HIDDEN"] == "own")
     adds = op.kernel in ADDING or op.params.get("EPILOGUE") in ("add", "accumulate")
     adds = adds or bool(op.params.get("ADD") or op.params.get("IN_PLACE"))
     return adds and name in (("streams",) if "streams" in op.bindings else ("x", "y"))

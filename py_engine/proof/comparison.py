@@ -12,7 +12,7 @@ from py_engine.cpu.call import Array
 from py_engine.cpu.sampling import filtered, is_greedy, settings_of
 from py_engine.plan.cache import GROUP
 from py_engine.plan.plan import Op
-from py_engine.proof.case import PASSED_ON, Case, rms
+from py_engine.proof.case import PASSED_ON, REMOVED, Case, rms
 
 # The largest error of a value, relative to the root mean square of the values, where a kernel
 F32 = 3e-4  # computes in f32
@@ -24,7 +24,6 @@ F16_STEP = 2.0**-10  # relative distance of two neighbouring f16
 
 PAIRS = {"best": (0, 1), "drawn": (0, 1), "logprobs": (1, 0)}  # u32 pairs: places of (a float's bits, an id)
 PADDING = {"embed", "norm"}  # kernels that also write their rows' padding
-REMOVED = -1e29  # larger values are of tokens that can be sampled
 
 
 def fault(case: Case, got: dict[str, Array]) -> str | None:

@@ -94,7 +94,7 @@ def _product(op: Op) -> Reduced:
                 second = kv if op.consts["rows_2"] == op.consts["kv_rows"] else 2 * kv
                 rows -= second
             consts |= {"q_rows": q, "kv_rows": kv}
-            widths |= {"y": (pad(q),)} | dict.fromkeys(("k_cache", "v_cache"), (kv,))
+            widths |= {"y": (pad(max(1, q)),)} | dict.fromkeys(("k_cache", "v_cache"), (kv,))
         case "activate":  # four columns, as "gated"
             rows = each + 4
             widths["y"] = (pad(rows),)
@@ -172,10 +172,10 @@ def _rotation(op: Op) -> Reduced:
     q, kv = (min(int(op.consts[name]), HEADS * size) for name in ("q_rows", "kv_rows"))
     rows = q + 2 * kv
     widths: dict[str, tuple[int, ...]] = dict.fromkeys(("k_cache", "v_cache"), (kv,)) if kv else {}
-    consts = dict(op.consts) | {"q_rows": q, "kv_rows": kv, "y_stride": pad(q)}
+    consts = dict(op.consts) | {"q_rows": q, "kv_rows": kv, "y_stride": pad(max(1, q))}
     if "x_stride" in consts:
         workgroups, consts["x_stride"] = rows // size, pad(rows)
-        widths |= {"x": (pad(rows),), "y": (pad(q),)}
+        widths |= {"x": (pad(rows),), "y": (pad(max(1, q)),)}
     else:  # in place
         workgroups, consts["y_stride"] = -(-rows // (4 * THREADS)), pad(rows)
         widths["y"] = (pad(rows),)

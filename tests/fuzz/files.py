@@ -4,9 +4,12 @@ A load's memory is estimated from the headers, as before every load.
 """
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from app.models import projector as media
@@ -19,6 +22,7 @@ from py_engine.media.projector import Projector
 from py_engine.options import DraftOptions, LoadOptions
 from py_engine.plan.adapters import check_files
 from tests.fuzz.headers import GOLDEN, VALUES, typed
+from tests.support import assistant_models, eagle_models
 from tests.support.gguf_bytes import ARRAY, U32, gguf, key, tensor
 
 CPU = LoadOptions(backend="cpu", context_length=64)
@@ -40,7 +44,18 @@ def sets() -> list[tuple[str, list[tuple[Header, bytes]]]]:
     whole = [_read(path) for path in sorted(GOLDEN.glob("*/*.gguf"))[:40:8]]
     found += [("draft", [model, model]) for model in whole if _is_model(model[0])]
     found += [("split", [model]) for model in whole if _is_model(model[0])]
-    return found
+    return found + [("draft", files) for files in _drafters()]
+
+
+def _drafters() -> Iterator[list[tuple[Header, bytes]]]:
+    """Models with draft models that were made for them: an assistant, and EAGLE-3 heads."""
+    with TemporaryDirectory() as folder:
+        model, drafter = Path(folder) / "model.gguf", Path(folder) / "drafter.gguf"
+        assistant_models.write(assistant_models.BASES[0], model, drafter)
+        yield [_read(model), _read(drafter)]
+        for kind in eagle_models.KINDS.values():
+            eagle_models.write(kind, model, drafter)
+            yield [_read(model), _read(drafter)]
 
 
 def _is_model(header: Header) -> bool:

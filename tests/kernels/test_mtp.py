@@ -1,4 +1,4 @@
-"""The kernels of multi-token prediction layers and assistants, with awkward shapes: GPU against numpy.
+"""The kernels of multi-token prediction layers, assistants and EAGLE-3 heads, with awkward shapes: GPU against numpy.
 
 Outputs are poisoned, as in test_kernels.py.
 """
@@ -6,11 +6,11 @@ Outputs are poisoned, as in test_kernels.py.
 import numpy as np
 
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan.mtp import RING, mtp_input, store_hidden
+from py_engine.plan.mtp import RING, InputNorms, Residual, map_logits, mtp_input, store_hidden, token_rows
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Projection
 from py_engine.plan.pages import TABLES, shift_index
 from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shared import MAX_SEQUENCES, SHORT_BATCH
+from py_engine.plan.shared import BANNED, MAX_SEQUENCES, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.variants import BOTH_ADAPTERS, in_turn
@@ -37,7 +37,7 @@ def test_the_input_joins_a_token_with_the_state_before(
 ) -> None:
     ops = bench.begin(setup)
     e, hidden = ops.rows("e", cols), ops.rows("hidden", cols)
-    norms = None if is_plain else bench.vector("norms", 2 * cols)
+    norms = None if is_plain else InputNorms(bench.vector("norms", 2 * cols), EPS)
     bench.fill(e)
     bench.fill(hidden)
     ring = np.full((MAX_SEQUENCES, RING, cols), np.nan, np.float32)
@@ -46,7 +46,7 @@ def test_the_input_joins_a_token_with_the_state_before(
         if pos:
             ring[seq, (pos - 1) % RING] = bench.random.standard_normal(cols)
     bench.data["mtp.ring"] = ring
-    y = mtp_input(ops, e, None if source == "ring" else hidden, cols, norms, EPS, own=source == "own")
+    y = mtp_input(ops, e, None if source == "ring" else hidden, cols, norms, own=source == "own")
     gpu, host = bench.run(ops)
     n = bench.n
     check(bench, gpu[y.name][:n], host[y.name][:n])
@@ -54,6 +54,56 @@ def test_the_input_joins_a_token_with_the_state_before(
     assert np.isnan(gpu[y.name][n:]).all()
     if source == "batch":
         np.testing.assert_array_equal(gpu["mtp.ring"], host["mtp.ring"])
+
+
+@in_turn(
+    "setup, cols, source, kind",
+    [(BATCHES[4], 33, "ring", "raw"), (BATCHES[4], 64, "own", "raw"), (BATCHES[2], 130, "ring", "normed"),
+     (BATCHES[4], 257, "own", "normed"), (BATCHES[2], 40, "own", "normed")],
+    BOTH_ADAPTERS,
+)  # fmt: skip
+def test_the_layer_adds_to_the_state_before(bench: Bench, setup: Setup, cols: int, source: str, kind: str) -> None:
+    """As it is or normalised; the layer's own state is where the sum will be."""
+    ops = bench.begin(setup)
+    e, x = ops.rows("e", cols), ops.rows("x", cols)
+    bench.fill(e)
+    bench.fill(x)
+    norms = bench.vector("norms", 2 * cols)
+    ring = bench.random.standard_normal((MAX_SEQUENCES, RING, cols)).astype(np.float32)
+    if source == "ring":
+        bench.data["mtp.ring"] = ring
+    before = bench.data[x.name].copy()
+    residual, own = Residual(x, kind == "normed"), source == "own"
+    y = mtp_input(ops, e, x if own else None, cols, InputNorms(norms, EPS), own=own, residual=residual)
+    gpu, host = bench.run(ops)
+    n, places = bench.n, setup.places or [(setup.pos, setup.seq)]
+    state = np.stack([before[m, :cols] if own else ring[seq, (pos - 1) % RING] for m, (pos, seq) in enumerate(places)])
+    state[[not pos for pos, _ in places]] = 0
+    want = state if kind == "raw" else gpu[y.name][:n, cols : 2 * cols]
+    np.testing.assert_array_equal(gpu[x.name][:n, :cols], want)
+    check(bench, gpu[y.name][:n], host[y.name][:n])
+    check(bench, gpu[x.name][:n, :cols], host[x.name][:n, :cols])
+    assert not gpu[x.name][:n, cols:].any()
+    np.testing.assert_array_equal(gpu[x.name][n:], before[n:])
+
+
+@in_turn("setup, known", [(BATCHES[2], 40), (BATCHES[4], 1), (BATCHES[4], 63)], BOTH_ADAPTERS)
+def test_tokens_that_a_head_does_not_know_are_never_sampled(bench: Bench, setup: Setup, known: int) -> None:
+    ops = bench.begin(setup)
+    vocab = ops.plan.n_vocab
+    x = ops.rows("x", known)
+    logits = ops.rows("logits", vocab) if setup.batch > 1 else ops.buffer("logits", (vocab,))
+    bench.fill(x)
+    tokens = bench.random.permutation(vocab)[:known].tolist()
+    rows = token_rows(ops, "token_rows", tokens)
+    bench.data[rows.name] = np.frombuffer(ops.plan.constants[rows.name], np.uint32).copy()
+    map_logits(ops, x, known, rows, logits)
+    gpu, host = bench.run(ops)
+    n = bench.n
+    want = np.full((n, vocab), np.float32(BANNED))
+    want[:, tokens] = bench.data[x.name][:n, :known]
+    for found in (gpu, host):
+        np.testing.assert_array_equal(found[logits.name].reshape(-1, logits.shape[-1])[:n, :vocab], want)
 
 
 @in_turn("setup, cols", [(BATCHES[0], 31), (BATCHES[1], 255), (BATCHES[3], 257), (BATCHES[2], 1)], BOTH_ADAPTERS)
@@ -103,3 +153,35 @@ def test_a_draft_attends_to_what_is_before_its_anchor(
         y = ops.attention(q, cache, heads, AttentionOptions(1.0, window, anchor=anchor))
         gpu, host = bench.run(ops)
         check(bench, gpu[y.name][: len(newest), : n_head * dim], host[y.name][: len(newest), : n_head * dim])
+
+
+@in_turn(
+    "heads, kv_type, places",
+    [((4, 2, 32), "f32", ()), ((4, 1, 64), "f16", ((37, 3), (1, 0), (0, 5), (990, 2))),
+     ((2, 2, 128), "f16", ((64, 1), (65, 0))), ((8, 2, 32), "f32", ((33, 0), (2, 1)))],
+    BOTH_ADAPTERS,
+)  # fmt: skip
+def test_the_first_position_is_not_seen(
+    bench: Bench, heads: tuple[int, int, int], kv_type: str, places: tuple[tuple[int, int], ...]
+) -> None:
+    """Its row is poisoned, but for a token there, which sees itself."""
+    n_head, n_kv, dim = heads
+    batch, newest = (SHORT_BATCH, places) if places else (1, ((930, 3),))
+    ops = bench.begin(Setup(batch=batch, n=1, pos=930, n_ctx=1000, seq=3, places=places))
+    q, cache = ops.rows("q", n_head * dim), bench.cache(n_kv * dim, kv_type)
+    bench.fill(q)
+    for pos, seq in newest:
+        for b in (cache.k, cache.v) if pos else ():
+            bench.data[b.name][bench.cache_rows([0], seq)] = np.nan
+    y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, first=1))
+    gpu, host = bench.run(ops)
+    found = gpu[y.name][: len(newest), : n_head * dim]
+    assert np.isfinite(found).all()
+    check(bench, found, host[y.name][: len(newest), : n_head * dim])
+    for (pos, seq), row in zip(newest, found, strict=True):
+        if pos < 2:  # the token sees itself alone
+            (at,) = bench.cache_rows([pos], seq)
+            value = np.repeat(
+                bench.data[cache.v.name][at].astype(np.float32).reshape(n_kv, dim), n_head // n_kv, axis=0
+            )
+            check(bench, row, value.reshape(-1))

@@ -41,7 +41,7 @@ def load(
 
     options = planner.PlanOptions(
         n_ctx, batch, kv_type, files.factors(n_ctx), page, media_width, whole_media, files.adapters, mtp=mtp,
-        draft=files.parts.draft, draft_factors=files.draft_factors(n_ctx),
+        draft=files.parts.draft, draft_factors=files.draft_factors(n_ctx), draft_tokens=files.draft_tokens(),
     )  # fmt: skip
     device = Device(software=True)
     plan = planner.make_plan(header, device, options)

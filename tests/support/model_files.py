@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from py_engine.files.draft_header import DRAFT
+from py_engine.files.draft_header import DRAFT, TOKENS, has_tokens, read_tokens
 from py_engine.files.gguf_header import Header, parse
 from py_engine.files.parts import Parts
 from py_engine.models.common import rope_factors
@@ -45,6 +45,11 @@ class ModelFiles:
     def draft_factors(self, n_ctx: int) -> list[float] | None:
         """Those of the draft model."""
         return self._factors(self.parts.draft, n_ctx, DRAFT) if self.parts.draft else None
+
+    def draft_tokens(self) -> list[int] | None:
+        """The model's tokens that an EAGLE-3 head knows, if it is not all."""
+        has = self.parts.draft is not None and has_tokens(self.parts.draft)
+        return read_tokens(self.rows(DRAFT + TOKENS, 0, 1)) if has else None
 
     def _factors(self, header: Header, n_ctx: int, prefix: str = "") -> list[float] | None:
         tensor = rope_factors(header, n_ctx)

@@ -3,6 +3,7 @@
 #if PART
 #param SHIFTS // index in state.tables of the first sequence's shift: minus the number of the encoder's rows
 #endif
+#param FROM // the first position that is seen, where others are at the beginning (models/eagle.py); a token before it sees itself
 
 // The first position that token m sees, and the one after the last. It sees its own; not so with ANCHOR, because no cache
 // has its keys and values, nor with PART "encoder".
@@ -27,7 +28,11 @@ fn visible_range(m: u32) -> vec2u {
 #if WINDOW
   return vec2u(end - min(end, WINDOW), last);
 #else
+#if FROM
+  return vec2u(min(u32(FROM), end - 1u), last);
+#else
   return vec2u(0u, last);
+#endif
 #endif
 #endif
 #endif

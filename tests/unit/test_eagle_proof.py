@@ -1,0 +1,73 @@
+"""The proof's cases of the kernels of EAGLE-3 heads."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from py_engine.cpu import attention
+from py_engine.plan.kernels import Device
+from py_engine.plan.lists import MTP, MTP_NEXT, PREFILL, SMALL_BATCH, each
+from py_engine.planner import PlanOptions, make_plan
+from py_engine.proof import comparison
+from py_engine.proof.case import Case
+from py_engine.proof.cases import cases
+from py_engine.proof.variants import shaders_of
+from tests.support import eagle_models
+from tests.support.devices import GPU
+from tests.support.model_files import ModelFiles
+
+LISTS = [PREFILL, SMALL_BATCH, MTP, MTP_NEXT, each(MTP), each(MTP_NEXT)]
+SOFTWARE = Device(subgroup=4, software=True)
+
+
+def made(folder: Path, kind: str, device: Device) -> Iterator[Case]:
+    """The cases of a head's lists; they have those of all shaders."""
+    paths = folder / "model.gguf", folder / "head.gguf"
+    eagle_models.write(eagle_models.KINDS[kind], *paths)
+    files = ModelFiles.read(paths[0], draft=paths[1])
+    options = PlanOptions(512, 128, "f16", draft=files.parts.draft, draft_tokens=files.draft_tokens())
+    plan = make_plan(files.parts.header, device, options)
+    found = list(cases(plan, device, LISTS, lambda shader: False))
+    assert {s.label for case in found for s in case.shaders} == {s.label for s in shaders_of(plan, device, LISTS)}
+    return iter(found)
+
+
+@pytest.mark.parametrize(("kind", "device"), [("reduced", GPU), ("shared", SOFTWARE)], ids=["gpu", "software"])
+def test_another_value_in_any_result_is_a_fault(kind: str, device: Device, tmp_path: Path) -> None:
+    for case in made(tmp_path, kind, device):
+        assert comparison.fault(case, case.want) is None
+        for name, (op, binding) in case.written().items():
+            values = case.want[name].copy()
+            if binding in comparison.PASSED_ON or values.dtype == np.uint32:
+                continue
+            at = np.flatnonzero(values.reshape(-1).astype(np.float32) > comparison.REMOVED)
+            assert len(at) or not op.consts.get("q_rows", 1), op.kernel  # queries, where there are keys alone
+            if len(at):
+                usual = np.sqrt(np.mean(values.reshape(-1)[at].astype(np.float64) ** 2))
+                values.reshape(-1)[at[-1]] += usual
+                assert comparison.fault(case, case.want | {name: values}), f"{op.kernel} {binding}"
+
+
+def test_every_row_of_a_heads_input_is_computed(tmp_path: Path) -> None:
+    """Inputs that are bound as read_write are not poisoned as results are."""
+    sources = set()
+    for case in made(tmp_path, "reduced", GPU):
+        for op in (op for op in case.ops if op.kernel == "mtp_input"):
+            sources.add((op.params["HIDDEN"], op.params.get("RESIDUAL")))
+            cols, y = int(op.params["COLS"]), case.want[op.bindings["y"].name][: case.batch.n]
+            assert np.isfinite(y[:, : 2 * cols]).all()
+    assert sources == {("batch", None), ("ring", "raw"), ("own", "raw")}
+
+
+def test_a_kernel_that_sees_the_first_position_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def attentions() -> list[Case]:
+        return [case for case in made(tmp_path, "reduced", GPU) if case.ops[0].params.get("FROM")]
+
+    right, visible = attentions(), attention.visible
+    monkeypatch.setattr(attention, "visible", lambda c, pos, seq: (0, visible(c, pos, seq)[1]))
+    assert right
+    for case, other in zip(right, attentions(), strict=True):
+        assert comparison.fault(case, case.want) is None
+        assert comparison.fault(case, other.want)
