@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import low_rank_rows, post_norms
