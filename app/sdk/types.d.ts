@@ -391,7 +391,11 @@ export interface Api {
   };
   /** LM Studio's API: OpenAI's answers, with `stats`, `model_info` and `runtime`; lists of models. */
   lmStudio: {
-    chat: { completions: { create: Create<Record<string, any>> } };
+    chat: {
+      /** A chat that the engine stores, to be continued by the `response_id` of an answer. */
+      create: Create<Record<string, any>>;
+      completions: { create: Create<Record<string, any>> };
+    };
     completions: { create: Create<Record<string, any>> };
     models: {
       list(): Promise<any>;
