@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+from app.answers.call_syntax import CallSyntax
+from app.answers.call_texts import CallIds, Reply
 from app.answers.element_calls import MARK, ElementArguments
 from app.answers.gemma_calls import GemmaArguments
 from app.answers.python_calls import PythonArguments
 from app.answers.tagged_calls import TaggedArguments
-from app.answers.tool_calls import CallIds, CallSyntax, Reply
 
 HERMES = CallSyntax(
     "hermes", "<tool_call>", head='\n{"name": "%s", "arguments": ', tail="}\n</tool_call>", between="\n"

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from app.answers.call_syntax import CallSyntax, head_rule
 from app.answers.call_syntaxes import HERMES
 from app.answers.parsing import Parser, PlainParser, ReasoningParser
 from app.answers.thinking import MINIMAX_3, TAGS, tags_at
-from app.answers.tool_calls import CallSyntax, head_rule
 from app.answers.tool_results import in_answers, in_order_of_calls, takes_results_in_answers
 from app.constrain import effort
 from app.constrain.ebnf import Grammar, GrammarText, either, literal, quick_rules, text_until

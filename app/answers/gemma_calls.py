@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.answers.call_syntax import Arguments, CallSyntax, head_rule
 from app.answers.parsing import Until
 from app.answers.plain_schemas import (
     NOTES,
@@ -22,7 +23,7 @@ from app.answers.plain_schemas import (
     types_of,
     without_null,
 )
-from app.answers.tool_calls import Arguments, CallParser, CallSyntax, head_rule
+from app.answers.tool_calls import CallParser
 from app.constrain.ebnf import Grammar, either, literal, text_until
 from app.constrain.rules import schema_rule
 from app.openai.answers import Delta

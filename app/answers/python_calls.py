@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.answers.call_heads import pattern
+from app.answers.call_syntax import Arguments, CallSyntax
 from app.answers.plain_schemas import is_text_or_null, lists_null, members, properties_of, without_null
-from app.answers.tool_calls import Arguments, CallParser, CallSyntax, pattern
+from app.answers.tool_calls import CallParser
 from app.constrain.ebnf import Grammar, either, literal
 from app.constrain.rules import schema_rule
 from app.openai.answers import Delta

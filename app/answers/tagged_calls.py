@@ -23,6 +23,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from app.answers.call_heads import KIND, NAME, head_pattern, pattern
+from app.answers.call_syntax import Arguments, CallSyntax, head_rule
 from app.answers.parsing import Until
 from app.answers.plain_schemas import (
     NOTES,
@@ -32,17 +34,7 @@ from app.answers.plain_schemas import (
     properties_of,
     types_of,
 )
-from app.answers.tool_calls import (
-    KIND,
-    NAME,
-    Arguments,
-    CallParser,
-    CallSyntax,
-    JsonEnd,
-    head_pattern,
-    head_rule,
-    pattern,
-)
+from app.answers.tool_calls import CallParser, JsonEnd
 from app.constrain.ebnf import Grammar, either, literal, text_until
 from app.constrain.rules import schema_rule
 from app.openai.answers import Delta

@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+from app.answers.efforts import with_effort
+
 Tags = tuple[str, str]
 HORIZON = ("<ifm|think>", "</ifm|think>")  # K2 Horizon; the prompt's end may have another pair, by the effort
 SOLAR = ("<|think|>", "<|end|>")
@@ -22,9 +24,6 @@ TAGS = (
     HORIZON,
     SOLAR,
 )
-# An effort that Kimi K3 (low, high, max) and Hunyuan 3 (no_think, low, high) reject -> the next one that they take.
-# That of an answer without thoughts comes as "low", which Kimi K3 then does not read.
-_LOW_OR_HIGH = {"medium": "high"}
 
 
 def tags_of(written: str) -> Tags | None:
@@ -49,12 +48,7 @@ def without_thoughts(written: str, prompt: str) -> str:
 
 def with_names_of(source: str, variables: dict[str, Any]) -> dict[str, Any]:
     """A request's variables, and those of its reasoning under the names and with the values that the template knows."""
-    effort, thinks, out = variables.get("reasoning_effort"), variables.get("enable_thinking"), dict(variables)
+    thinks, out = variables.get("enable_thinking"), with_effort(source, variables)
     if isinstance(thinks, bool) and "enable_thinking" not in source:  # DeepSeek V3.1, Granite 3.3, Kimi K3; MiniMax M3
         out = {"thinking": thinks, "thinking_mode": "enabled" if thinks else "disabled", **out}
-    level = _LOW_OR_HIGH.get(effort, effort) if isinstance(effort, str) else None
-    if level is not None:
-        out = {"reasoning_strength": effort, "thinking_effort": level, **out}  # Muse Glimmer, Kimi K3
-    if "'no_think'" in source and (isinstance(thinks, bool) or level):  # Hunyuan 3, which does not think unless told
-        out["reasoning_effort"] = "no_think" if thinks is False else level or "high"
     return out

@@ -1,167 +1,14 @@
-"""Tool calls in the text of an answer: how they are written, and an incremental parser."""
-
-from __future__ import annotations
+"""An incremental parser of tool calls in the text of an answer."""
 
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
+from app.answers.call_heads import ID, NAME, NUMBER, begins_head, head_pattern, pattern
+from app.answers.call_texts import CallTexts
 from app.answers.parsing import Until
-from app.constrain.ebnf import Grammar, literal
 from app.openai.answers import Delta
 from app.openai.tools import Tool
-
-# In a head: the tool's name; the call's id, which the model chooses; and the call's number. Before an argument: its
-# name, and the kind of its value.
-NAME, ID, NUMBER, KIND = "%s", "%i", "%d", "%t"
-_PATTERNS = {
-    NAME: r"\s*+(?P<name>[^\"\s<>\[\]{}]+)\s*+",
-    ID: r"\s*+(?P<id>\w+)\s*+",
-    NUMBER: r"\s*+(?P<number>\d+)\s*+",
-    KIND: r"\s*+(?P<kind>\w+)\s*+",
-}
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """How a call's arguments are written: as JSON, unless a subclass says otherwise."""
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Texts around arguments, which may be control tokens."""
-        return ()
-
-    def with_json(self, syntax: CallSyntax) -> CallSyntax:
-        """The syntax with arguments in JSON, for schemas that the model's own form cannot enforce."""
-        return syntax
-
-    def rule(self, grammar: Grammar, syntax: CallSyntax, tool: Tool) -> str | None:
-        """The rule of a call, from its head to its tail. None: the tool's schema can be enforced in JSON only."""
-        return None
-
-    def as_text(self, syntax: CallSyntax, calls: list[Any]) -> str:
-        """Calls of an earlier answer, for a template that does not write calls."""
-        return _as_text(self.with_json(syntax), calls)
-
-    def parser(
-        self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = ""
-    ) -> CallParser:
-        """The parser of an answer. `prefix`: the end of the prompt that belongs to the answer's syntax."""
-        return CallParser(syntax, new_id, tools, prefix)
-
-
-@dataclass(frozen=True)
-class CallIds:
-    """The ids of a syntax's calls."""
-
-    given: str = ID  # with ID, or with NAME and NUMBER where templates name calls so before their results
-    rule: str = "[a-zA-Z0-9]{9}"  # of an id that the model chooses
-    length: int = 0  # letters and digits of an id that the model does not choose; 0: the template takes any
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What stands around the content of an answer, and between it, a thought and calls.
-
-    Solar Open's <|content|>Let me see.<|end|><|begin|>assistant<|tool_calls|>... has the content around="<|content|>",
-    "<|end|>", and is resumed="<|begin|>assistant" before the calls.
-    """
-
-    markers: tuple[str, ...] = ()  # all that may stand around content; the parser drops them
-    always: bool = False  # they stand there in answers without tools, too, as in Command R's <|START_RESPONSE|>Hi.
-    around: tuple[str, str] = ("", "")  # what a form of the answer stands between; "": nothing does
-    first: bool = False  # content comes before calls, if only an empty one
-    resumed: str = ""  # between two parts of an answer
-
-
-@dataclass(frozen=True)
-class CallSyntax:
-    """How calls are written: trigger, opening, head(name), arguments, tail, then joint and the next head, or closing.
-
-    Whitespace between symbols is matched loosely.
-    """
-
-    name: str
-    trigger: str
-    head: str  # with NAME; ID and NUMBER where calls have them
-    tail: str = ""
-    opening: str = ""
-    joint: str | None = None  # between two calls of one block; None: a block has one call
-    closing: str = ""
-    between: str = ""  # between two blocks
-    at_start: bool = False  # calls appear only at the start of an answer
-    alone: bool = False  # an answer has one call
-    opens_text: bool = False  # the trigger begins content, too, and a prompt may end with it
-    token: str = ""  # the control token with which calls begin, if that is not the trigger
-    in_thoughts: bool = False  # a call may end a thought
-    sorts_results: bool = False  # results of tools are in the order of their calls
-    ids: CallIds = CallIds()
-    reply: Reply = Reply()
-    arguments: Arguments = Arguments()
-
-    @property
-    def first_token(self) -> str:
-        """The text of the control token with which calls begin."""
-        return self.token or self.trigger
-
-
-def pattern(text: str) -> str:
-    """A pattern that matches the text with any whitespace."""
-    parts = re.findall(r"\s+|\w+|[^\w\s]", text)
-    return r"\s*+".join(re.escape(p) for p in parts if not p.isspace())
-
-
-def head_pattern(head: str) -> str:
-    """A pattern that matches a head with any name and id, as the groups "name", "id" and "number"."""
-    return "".join(_PATTERNS.get(part) or pattern(part) for part in _parts(head))
-
-
-def head_rule(syntax: CallSyntax, name: str) -> str:
-    """The rule of the head of a call of the tool `name`."""
-    rules = {ID: syntax.ids.rule, NUMBER: "[0-9]{1,3}"}
-    return " ".join(rules.get(part) or literal(part) for part in _parts(syntax.head.replace(NAME, name)))
-
-
-def begins_head(text: str, head: str) -> bool:
-    """Whether the text is the beginning of a head, or all of it. The head has no NAME any more.
-
-    Blanks are matched loosely, as in a CallSyntax.
-    """
-    for part in _parts(head):
-        for symbol in [part] if part in _PATTERNS else re.findall(r"\w+|[^\w\s]", part):
-            text = text.lstrip()
-            if not text:
-                return True
-            if symbol in _PATTERNS:
-                found = re.match(_PATTERNS[symbol], text)
-                arrived = found[0] if found is not None else ""
-            else:
-                arrived = symbol
-            if arrived.startswith(text):
-                return True
-            if not arrived or not text.startswith(arrived):
-                return False
-            text = text.removeprefix(arrived)
-    return not text.strip()
-
-
-def _parts(head: str) -> list[str]:
-    return [part for part in re.split(f"({NAME}|{ID}|{NUMBER}|{KIND})", head) if part]
-
-
-def _as_text(syntax: CallSyntax, calls: list[Any]) -> str:
-    """Calls of an earlier answer, with arguments in JSON."""
-    written, joint = [], f"{syntax.between}{syntax.trigger}" if syntax.joint is None else syntax.joint
-    for i, call in enumerate(calls):
-        function = call.get("function", {})
-        name = json.dumps(str(function.get("name")), ensure_ascii=False)[1:-1]
-        head = syntax.head.replace(NAME, name).replace(ID, str(call.get("id", ""))).replace(NUMBER, str(i))
-        arguments = function.get("arguments") or {}
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        written.append(f"{head}{text}{syntax.tail}")
-    return f"{syntax.trigger}{syntax.opening}{joint.join(written)}{syntax.closing}"
 
 
 class JsonEnd:
@@ -209,7 +56,7 @@ class CallParser:
     reasoning = False
     MAX_HEAD = 300  # characters; longer text is not a head or tail
 
-    def __init__(self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = "") -> None:
+    def __init__(self, syntax: CallTexts, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = "") -> None:
         """`prefix`: the end of the prompt that belongs to the answer's syntax."""
         self._syntax, self._new_id = syntax, new_id
         self._names = [tool.name for tool in tools]

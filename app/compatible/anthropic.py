@@ -20,7 +20,7 @@ _KNOWN = frozenset(
     [*_SAME, *_NO_EFFECT, "messages", "system", "max_tokens", "stop_sequences", "stream", "tools", "tool_choice",
      "thinking", "output_format", "output_config"]
 )  # fmt: skip
-EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}  # ours for theirs
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 _TOOL_FIELDS = {"name": "name", "description": "description", "input_schema": "parameters", "strict": "strict"}
 _RENAMED = (("response_format", "output_format"), ("stop", "stop_sequences"))  # a chat's field, the request's
@@ -84,7 +84,7 @@ def _thinking(body: Body) -> Body:
         return made
     if effort not in EFFORTS:
         raise wrong_value(f"output_config.effort must be one of {', '.join(EFFORTS)}.", "output_config.effort")
-    return made | {"reasoning_effort": EFFORTS[effort]}
+    return made | {"reasoning_effort": effort}
 
 
 def _is_prefill(messages: list[dict[str, Json]]) -> bool:

@@ -164,8 +164,8 @@ def _common(body: Body) -> Body:
     request |= {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": _num_predict(options)}
     think = body.get("think")
     if think is not None:
-        if not isinstance(think, bool) and think not in ("low", "medium", "high"):
-            raise wrong_value("think must be true, false, 'low', 'medium' or 'high'.", "think")
+        if not isinstance(think, bool) and think not in ("low", "medium", "high", "max"):
+            raise wrong_value("think must be true, false, 'low', 'medium', 'high' or 'max'.", "think")
         request["chat_template_kwargs"] = {"enable_thinking": think is not False}
         if isinstance(think, str):
             request["chat_template_kwargs"]["reasoning_effort"] = think

@@ -11,10 +11,19 @@ def structural_rule(grammar: Grammar, tag: Json, param: str) -> str:
     return _Writer(grammar).rule(tag, param, None)
 
 
-KINDS = (
-    "any_text", "triggered_tags", "const_string", "json_schema", "regex", "grammar", "sequence", "or", "tag",
-    "tags_with_separator",
-)  # fmt: skip
+MEMBERS: dict[str, tuple[str, ...]] = {  # of each type of node
+    "any_text": (),
+    "triggered_tags": ("triggers", "tags", "at_least_one", "stop_after_first"),
+    "const_string": ("value",),
+    "json_schema": ("json_schema",),
+    "regex": ("pattern",),
+    "grammar": ("grammar",),
+    "sequence": ("elements",),
+    "or": ("elements",),
+    "tag": ("begin", "content", "end"),
+    "tags_with_separator": ("tags", "separator", "at_least_one", "stop_after_first"),
+}
+_NEUTRAL: dict[str, tuple[Json, ...]] = {"excludes": ([],), "style": ("json",)}  # values that change nothing
 
 
 class _Writer:
@@ -30,6 +39,7 @@ class _Writer:
         if not isinstance(tag, dict):
             raise wrong_type(param, "an object", tag)
         kind = tag.get("type")
+        _check_members(tag, kind, param)
         if kind == "any_text":
             if until is None:
                 return f"({ANY})*"
@@ -54,12 +64,13 @@ class _Writer:
             return self._tag(tag, param) + end
         if kind == "tags_with_separator":
             return self._separated(tag, param) + end
-        kinds = ", ".join(KINDS)
+        kinds = ", ".join(MEMBERS)
         raise wrong_value(
             f"{param}.type is {kind!r}, which is not a structural tag; it must be one of {kinds}.", f"{param}.type"
         )
 
     def _tag(self, tag: dict[str, Json], param: str) -> str:
+        _check_members(tag, "tag", param)
         content = self.rule(tag.get("content"), f"{param}.content", _text(tag, "end", param) or None)
         return f"{literal(_text(tag, 'begin', param))} {content}"
 
@@ -103,6 +114,16 @@ class _Writer:
         how = f"stop_eos=false, stop_str=({literal(until)})" if until else "stop_eos=true"
         free = self._grammar.add("free", f"TagDispatch({dispatched}, {how}, loop_after_dispatch={again})")
         return f"{either(whole)} {free}" if tag.get("at_least_one") else free
+
+
+def _check_members(tag: Json, kind: Json, param: str) -> None:
+    """Raise WispError for a member that this engine does not implement, such as XGrammar's `excludes`."""
+    if not isinstance(tag, dict) or not isinstance(kind, str) or kind not in MEMBERS:
+        return  # another error says so
+    for name, value in tag.items():
+        if name == "type" or name in MEMBERS[kind] or value is None or value in _NEUTRAL.get(name, ()):
+            continue
+        raise unsupported(f"{param}.{name} is not supported by this engine; leave it out.", f"{param}.{name}")
 
 
 def _open_ended(tag: Json) -> bool:

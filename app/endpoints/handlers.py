@@ -8,6 +8,7 @@ from typing import Any
 from app.answers import chat
 from app.answers.journal import Journal
 from app.answers.page_files import with_files_read
+from app.answers.prompts import without_truncation
 from app.client import Call, Fields
 from app.model_messages import Platform, model_name
 from app.models.loaded import Loaded
@@ -16,6 +17,7 @@ from app.openai.converted import Converted
 from app.openai.endpoints import ENDPOINTS
 from app.openai.pdf import with_pdf_texts
 from app.openai.requests import ChatRequest, CompletionRequest
+from py_engine.errors import WispError
 
 Changed = Callable[[dict[str, Any], Loaded], dict[str, Any]]  # an answer's body or chunk, and its model -> another body
 Handler = Callable[[Fields, Call], Awaitable[Any]]
@@ -95,6 +97,13 @@ class Handlers:
             exchange.emit = answer.chunk
             await self.generated(model, given.request, exchange)
         return DONE if given.streamed else answer.body
+
+    async def converted_untruncated(self, given: Converted, fields: Fields, call: Call) -> Any:
+        """Answer a request of an API that cannot ask for `truncation`: no error advises it."""
+        try:
+            return await self.converted(given, fields, call)
+        except WispError as error:
+            raise without_truncation(error) from None
 
     async def generated(
         self, model: Loaded, request: ChatRequest | CompletionRequest, exchange: chat.Exchange

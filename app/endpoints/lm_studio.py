@@ -3,13 +3,20 @@
 from typing import Any
 
 from app.client import Call, Fields
-from app.compatible import lm_studio
+from app.compatible import lm_studio, lm_studio_chat
+from app.compatible.stored_chats import StoredChats
 from app.endpoints.handlers import Handlers, answers
+from app.model_messages import Platform
+from app.models.registry import Models
 from app.openai.requests import chat_request, completion_request
 
 
 class LMStudioHandlers(Handlers):
-    """OpenAI's answers with figures, and lists of models."""
+    """OpenAI's answers with figures, chats that are stored, and lists of models."""
+
+    def __init__(self, models: Models, platform: Platform) -> None:
+        super().__init__(models, platform)
+        self._chats = StoredChats()
 
     @answers("api/v0/chat/completions")
     async def chat_with_stats(self, fields: Fields, call: Call) -> Any:
@@ -22,6 +29,11 @@ class LMStudioHandlers(Handlers):
         """Complete prompts."""
         request = completion_request(fields.get("request"))
         return await self.answered(request, fields, call, lm_studio.with_stats)
+
+    @answers("api/v1/chat")
+    async def chat(self, fields: Fields, call: Call) -> Any:
+        """Answer a chat, and store it."""
+        return await self.converted_untruncated(lm_studio_chat.chat(fields.get("request"), self._chats), fields, call)
 
     @answers("api/v0/models")
     async def list_models(self, fields: Fields, call: Call) -> dict[str, Any]:

@@ -5,20 +5,21 @@ Source of vLLM's: docs/features/structured_outputs.md of vLLM, and the fields of
 
 from dataclasses import dataclass
 
+from app.openai import structural_tags
 from app.openai.fields import Body, Json, boolean, mapping, text, unsupported, wrong_type, wrong_value
 from py_engine import json_input
 from py_engine.errors import WispError
 
-VLLM_KINDS = ("json", "regex", "choice", "grammar")
-_OLDER_NAMES = {f"guided_{kind}": kind for kind in VLLM_KINDS}  # than structured_outputs
+VLLM_KINDS = ("json", "regex", "choice", "grammar", "structural_tag")
+# The fields that requests had before structured_outputs.
+OLDER_NAMES = {kind if kind == "structural_tag" else f"guided_{kind}": kind for kind in VLLM_KINDS}
 # What structured_outputs may have beside a form -> the values that change nothing. Others are not implemented.
 _VLLM_OPTIONS: dict[str, tuple[Json, ...]] = {
-    "structural_tag": (None,),
     "whitespace_pattern": (None,),
     "disable_any_whitespace": (None, False),
     "disable_additional_properties": (None, False),
 }
-NAMES = frozenset(["response_format", "grammar", "regex", "json_schema", "structured_outputs", *_OLDER_NAMES])
+NAMES = frozenset(["response_format", "grammar", "regex", "json_schema", "structured_outputs", *OLDER_NAMES])
 KINDS = ("text", "json_object", "json_schema", "grammar", "regex", "structural_tag")
 
 
@@ -35,7 +36,7 @@ class Format:
 def requested(body: Body) -> Format | None:
     """Return the form that a request specifies, or None. More than one is an error."""
     given = [_response_format(body), _grammar(body), _regex(body), _schema(body), _structured_outputs(body)]
-    given += [_of_vllm(kind, body.get(name), name) for name, kind in _OLDER_NAMES.items()]
+    given += [_of_vllm(kind, body.get(name), name) for name, kind in OLDER_NAMES.items()]
     found = [form for form in given if form is not None]
     if len(found) > 1:
         raise _exclude_each_other(*(form.param.split(".")[0] for form in found[:2]))
@@ -97,17 +98,26 @@ def _of_vllm(kind: str, value: Json, param: str) -> Format | None:
         return Format("json_schema", _check_schema(_parsed(value, param), param), param=param)
     if kind == "choice":
         return Format("structural_tag", _choice(value, param), param=param)
+    if kind == "structural_tag":
+        return _structural_tag(_parsed(value, param), param)
     if not isinstance(value, str):
         raise wrong_type(param, "a string", value)
     return Format(kind, value, param=param) if value else None
 
 
-def _parsed(schema: Json, param: str) -> Json:
-    """A schema that may be written as a text."""
-    if not isinstance(schema, str):
-        return schema
+def _structural_tag(given: Json, param: str) -> Format:
+    if not isinstance(given, dict):
+        raise wrong_type(param, "an object", given)
+    tree, where = structural_tags.tree_of(given, param)
+    return Format("structural_tag", tree, param=where)
+
+
+def _parsed(value: Json, param: str) -> Json:
+    """A schema or a structural tag, which may be written as a text."""
+    if not isinstance(value, str):
+        return value
     try:
-        return json_input.parse(schema)
+        return json_input.parse(value)
     except ValueError as error:
         raise wrong_value(f"{param} is a text that is no JSON: {error}.", param) from None
 
@@ -146,10 +156,7 @@ def _response_format(body: Body) -> Format | None:
             raise wrong_type(f"response_format.{name}", "a string", value)
         return Format(kind, value, param=f"response_format.{name}")
     if kind == "structural_tag":
-        value = given.get("format", given.get("structural_tag"))
-        if not isinstance(value, dict):
-            raise wrong_type("response_format.format", "an object", value)
-        return Format(kind, value, param="response_format.format")
+        return _structural_tag(given, "response_format")
     raise wrong_value(
         f"response_format.type is {kind!r}; it must be one of {', '.join(KINDS)}.", "response_format.type"
     )

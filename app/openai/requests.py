@@ -31,7 +31,7 @@ MAX_STOPS = 4  # as OpenAI has it; other servers, whose requests are converted, 
 MAX_N = 128
 MAX_CHOICES = 2048  # of all prompts of a completion; each waits as a task of its own
 RETENTIONS = ("24h", "in_memory", "in-memory")  # OpenAI's documentation has both spellings of the last
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")  # from the least to the most
 
 # Parameters that are not implemented: name -> the values that have no effect, and are accepted.
 _NEUTRAL: dict[str, tuple[Json, ...]] = {
@@ -220,7 +220,10 @@ def _common(body: Body, max_tokens: int | None, logprobs: int, max_stops: int) -
 
 
 def _effort(body: Body) -> dict[str, Json]:
-    """Return reasoning_effort, or Ollama's reasoning.effort, as the template variables of gpt-oss and Qwen."""
+    """Return reasoning_effort, or Ollama's reasoning.effort, as the template variables of gpt-oss and Qwen.
+
+    `app/answers/efforts.py` has the level that a template has for it.
+    """
     effort = one_of(body, "reasoning_effort", EFFORTS)
     reasoning = mapping(body, "reasoning") or {}
     if unknown := next((name for name, value in reasoning.items() if name != "effort" and value is not None), None):
@@ -228,8 +231,7 @@ def _effort(body: Body) -> dict[str, Json]:
     effort = effort or one_of({"reasoning.effort": reasoning.get("effort")}, "reasoning.effort", EFFORTS)
     if effort is None:
         return {}
-    level = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}.get(effort, effort)
-    return {"reasoning_effort": level, "enable_thinking": effort not in ("none", "minimal")}
+    return {"reasoning_effort": effort, "enable_thinking": effort not in ("none", "minimal")}
 
 
 def _stream_options(options: Json, stream: bool) -> bool:

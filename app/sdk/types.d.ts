@@ -40,7 +40,16 @@ export type ResponseFormat =
   | { type: "json_schema"; json_schema: { name?: string; schema: Schema; strict?: boolean } }
   | { type: "regex"; pattern: string }
   | { type: "grammar"; grammar: string }
-  | { type: "structural_tag"; format: Record<string, any> };
+  | StructuralTag;
+
+/** XGrammar's tree, or vLLM's older list of JSON schemas between texts. */
+export type StructuralTag =
+  | { type: "structural_tag"; format: Record<string, any> }
+  | {
+      type: "structural_tag";
+      structures: { begin: string; schema: Schema; end: string }[];
+      triggers: string[];
+    };
 
 /** What an answer's form may be; at most one of them. */
 export interface Form {
@@ -57,6 +66,8 @@ export interface Form {
   guided_regex?: string | null;
   guided_choice?: string[] | null;
   guided_grammar?: string | null;
+  /** a structural tag, or its text */
+  structural_tag?: StructuralTag | string | null;
 }
 
 export interface StructuredOutputs {
@@ -66,6 +77,8 @@ export interface StructuredOutputs {
   /** the answer is one of them */
   choice?: string[] | null;
   grammar?: string | null;
+  /** or its text */
+  structural_tag?: StructuralTag | string | null;
   json_object?: boolean | null;
 }
 
@@ -378,7 +391,11 @@ export interface Api {
   };
   /** LM Studio's API: OpenAI's answers, with `stats`, `model_info` and `runtime`; lists of models. */
   lmStudio: {
-    chat: { completions: { create: Create<Record<string, any>> } };
+    chat: {
+      /** A chat that the engine stores, to be continued by the `response_id` of an answer. */
+      create: Create<Record<string, any>>;
+      completions: { create: Create<Record<string, any>> };
+    };
     completions: { create: Create<Record<string, any>> };
     models: {
       list(): Promise<any>;

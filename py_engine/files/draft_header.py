@@ -82,25 +82,33 @@ def prefixed(header: Header) -> Header:
 
 def check_draft(model: Header, draft: Header) -> None:
     """Raise WispError draft_mismatch if the draft model's vocabulary differs, or if it drafts for other models."""
+    unfit = unfit_assistant if is_assistant(draft) else unfit_eagle if is_eagle(draft) else _mismatch
     if is_assistant(draft) and model.architecture != ASSISTED:
-        raise unfit_assistant(f"it drafts for {ASSISTED}, the model is {model.architecture}")
+        raise unfit(f"it drafts for {ASSISTED}, the model is {model.architecture}")
     if is_eagle(draft) and model.architecture not in EAGLE_TARGETS:
-        raise unfit_eagle(f"it drafts for {', '.join(EAGLE_TARGETS)}; the model is {model.architecture}")
+        raise unfit(f"it drafts for {', '.join(EAGLE_TARGETS)}; the model is {model.architecture}")
     if model.get(KIND) != draft.get(KIND):
-        raise _mismatch(f"its {KIND} is {draft.get(KIND)!r}, the model's is {model.get(KIND)!r}")
+        raise unfit(f"its {KIND} is {draft.get(KIND)!r}, the model's is {model.get(KIND)!r}")
     tokens, others = (one.get("tokenizer.ggml.tokens") or [] for one in (model, draft))
     if not isinstance(others, list):
-        raise _mismatch("its tokens are no list")
-    check_size(len(tokens), len(others))
+        raise unfit("its tokens are no list")
+    if why := _other_size(len(tokens), len(others)):
+        raise unfit(why)
     if tokens[: len(others)] != others:
         at = next(i for i, (a, b) in enumerate(zip(tokens, others, strict=False)) if a != b)
-        raise _mismatch(f"its token {at} is {others[at]!r}, the model's is {tokens[at]!r}")
+        raise unfit(f"its token {at} is {others[at]!r}, the model's is {tokens[at]!r}")
 
 
 def check_size(tokens: int, of_draft: int) -> None:
     """Raise WispError draft_mismatch if the draft model has more tokens than the model, or too few."""
-    if not 0 <= tokens - of_draft <= MOST_MORE:
-        raise _mismatch(f"it has {of_draft} tokens, the model has {tokens}")
+    if why := _other_size(tokens, of_draft):
+        raise _mismatch(why)
+
+
+def _other_size(tokens: int, of_draft: int) -> str:
+    """What is wrong with the draft model's number of tokens; "" if nothing is."""
+    fits = 0 <= tokens - of_draft <= MOST_MORE
+    return "" if fits else f"it has {of_draft} tokens, the model has {tokens}"
 
 
 def _mismatch(what: str) -> WispError:

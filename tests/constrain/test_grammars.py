@@ -190,7 +190,10 @@ WRONG: list[tuple[str, Any, str]] = [
     ("structural_tag", {"type": "xml"}, "not a structural tag"),
     ("structural_tag", {"type": "sequence", "elements": [{"type": "any_text"}, {"type": "any_text"}]}, "last"),
     ("structural_tag", {"type": "tag", "begin": "<a>", "end": "</a>"}, "must be an object"),
-]
+    ("structural_tag", {"type": "any_text", "excludes": ["</a>"]}, "here.excludes is not supported"),
+    ("structural_tag", {"type": "triggered_tags", "triggers": ["<"], "tags": [
+        {"begin": "<a>", "content": {"type": "any_text"}, "end": "</a>", "weight": 1}]}, "here.tags[0].weight is not"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "value", "words"), WRONG, ids=str)

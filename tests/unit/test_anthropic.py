@@ -130,7 +130,7 @@ def test_a_model_thinks_only_where_a_request_of_anthropic_says_so() -> None:
     assert variables() == {"enable_thinking": False}
     assert variables(thinking={"type": "enabled", "budget_tokens": 1024}) == {"enable_thinking": True}
     adaptive = {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}
-    assert variables(**adaptive) == {"enable_thinking": True, "reasoning_effort": "high"}
+    assert variables(**adaptive) == {"enable_thinking": True, "reasoning_effort": "max"}
     assert variables(output_config={"effort": "low"}) == {"enable_thinking": False, "reasoning_effort": "low"}
 
 

@@ -130,6 +130,24 @@ def test_a_model_of_another_architecture_is_refused(files: Files, tmp_path: Path
         check_draft(parts.header, parts.draft)
 
 
+def test_an_assistant_of_another_vocabulary_is_refused_as_an_assistant(files: Files) -> None:
+    """No smaller model of the family would do: only the model's own assistant reads its hidden states."""
+    parts = ModelFiles.read(files.model, draft=files.assistant).parts
+    assert parts.draft is not None
+    tokens = parts.draft.metadata["tokenizer.ggml.tokens"]
+    for key, value, why in (
+        ("tokenizer.ggml.tokens", [*tokens[:7], "other", *tokens[8:]], "its token 7 is 'other'"),
+        ("tokenizer.ggml.tokens", [*tokens, "more"], "it has 305 tokens, the model has 304"),
+        ("tokenizer.ggml.tokens", 5, "its tokens are no list"),
+        ("tokenizer.ggml.model", "other", "its tokenizer.ggml.model is 'other'"),
+    ):
+        edited = replace(parts.draft, metadata=parts.draft.metadata | {key: value})
+        with pytest.raises(WispError, match=f"This assistant does not fit the model: {why}") as error:
+            check_draft(parts.header, edited)
+        assert "Give the assistant of this model" in str(error.value)
+        assert (error.value.code, error.value.param) == ("draft_mismatch", "draft")
+
+
 def test_alone_it_says_what_it_needs(files: Files) -> None:
     with pytest.raises(WispError, match="load a Gemma 4 model, with this file as its draft model"):
         family(ModelFiles.read(files.assistant).parts.header)

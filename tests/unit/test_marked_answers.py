@@ -211,14 +211,6 @@ def test_reasoning_is_asked_for_as_the_template_names_it() -> None:
     assert known("thinking enable_thinking", **high) == high
     assert known("thinking", enable_thinking=False, thinking=True) == {"enable_thinking": False, "thinking": True}
     assert known("thinking_mode", enable_thinking=False)["thinking_mode"] == "disabled"
-    assert known("thinking_effort", reasoning_effort="medium")["thinking_effort"] == "high"
-    assert known("reasoning_strength", reasoning_effort="low")["reasoning_strength"] == "low"
-    for effort, thinks, want in (
-        ("medium", True, "high"), ("low", True, "low"), ("low", False, "no_think"), ("medium", None, "high"),
-        (None, False, "no_think"), (None, True, "high"), (None, None, None),
-    ):  # fmt: skip
-        given = known("reasoning_effort 'no_think'", reasoning_effort=effort, enable_thinking=thinks)
-        assert given["reasoning_effort"] == want
     assert known("no thoughts") == {}
 
 

@@ -140,7 +140,7 @@ def test_a_conversation_of_ollama_becomes_a_chat() -> None:
             "tools": [{"type": "function", "function": FUNCTION}],
             "format": PARAMETERS,
             "options": {"temperature": 0, "num_predict": -1, "num_ctx": 4096, "stop": ["x"]},
-            "think": "low",
+            "think": "max",
             "keep_alive": "5m",
         },
     )
@@ -148,7 +148,7 @@ def test_a_conversation_of_ollama_becomes_a_chat() -> None:
     assert request.messages[1]["tool_calls"][0]["function"] == calls[0]["function"]
     assert (request.sampling.temperature, request.sampling.top_k, request.max_tokens) == (0, 40, None)
     assert request.format is not None
-    assert request.template_variables == {"enable_thinking": True, "reasoning_effort": "low"}
+    assert request.template_variables == {"enable_thinking": True, "reasoning_effort": "max"}
 
 
 def test_calls_of_ollama_have_their_arguments_as_objects() -> None:

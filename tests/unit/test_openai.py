@@ -24,11 +24,6 @@ def test_defaults() -> None:
     assert completion_request({"prompt": "x"}).max_tokens == 16
 
 
-def test_the_highest_effort_is_the_templates_highest() -> None:
-    asked = chat_request({"messages": HI, "reasoning_effort": "max"})
-    assert asked.template_variables == {"enable_thinking": True, "reasoning_effort": "high"}
-
-
 def test_refusals_and_original_pictures_come_back_from_clients() -> None:
     said = {"role": "assistant", "content": [{"type": "text", "text": "So:"}, {"type": "refusal", "refusal": "No."}]}
     seen = {"role": "user", "content": [image("data:,x", detail="original")]}
@@ -63,7 +58,7 @@ def test_everything_supported() -> None:
     assert request.text_parameters.dry_breakers == ("x",)
     assert (request.max_tokens, request.stop, request.stream, request.include_usage) == (5, ("a", "b"), True, True)
     assert (request.n, request.ignore_eos, request.cache_prompt, request.truncate) == (3, True, False, True)
-    assert request.template_variables == {"enable_thinking": False, "reasoning_effort": "low", "x": 1}
+    assert request.template_variables == {"enable_thinking": False, "reasoning_effort": "none", "x": 1}
 
 
 def test_llama_cpps_parameters() -> None:
@@ -249,7 +244,7 @@ def test_minus_1_is_no_limit(name: str) -> None:
 
 def test_the_effort_of_reasoning_as_ollama_has_it() -> None:
     for effort, variables in (("low", {"reasoning_effort": "low", "enable_thinking": True}),
-                              ("none", {"reasoning_effort": "low", "enable_thinking": False}),
+                              ("none", {"reasoning_effort": "none", "enable_thinking": False}),
                               (None, {})):  # fmt: skip
         assert chat_request({"messages": HI, "reasoning": {"effort": effort}}).template_variables == variables
     both = {"messages": HI, "reasoning_effort": "high", "reasoning": {"effort": "low"}}

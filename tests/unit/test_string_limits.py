@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from app.answers.call_syntax import CallSyntax
 from app.answers.call_syntaxes import HARMONY, HERMES, LLAMA, MUSE, SYNTAXES
 from app.answers.dialect import Dialect
 from app.answers.grammar import rules_of
 from app.answers.message_dialects import Harmony, Muse
 from app.answers.thinking import TAGS
-from app.answers.tool_calls import CallSyntax
 from app.constrain.cost import MAX_COST, cost
 from app.constrain.ebnf import GrammarText
 from app.openai.formats import Format

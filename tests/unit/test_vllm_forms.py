@@ -1,12 +1,13 @@
 """vLLM's names for the forms of an answer: guided_json and the like, and structured_outputs."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from app.answers.grammar import rules_of
-from app.openai.formats import VLLM_KINDS, Format
+from app.openai.formats import OLDER_NAMES, Format
 from app.openai.requests import chat_request, completion_request
 from py_engine.errors import WispError
 
@@ -15,6 +16,13 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required"
 TEXTS = {"type": "structural_tag", "format": {
     "type": "or", "elements": [{"type": "const_string", "value": "yes"}, {"type": "const_string", "value": "no (*)"}]
 }}  # fmt: skip
+OUTPUTS = "structured_outputs.structural_tag"
+TREE = {"type": "triggered_tags", "triggers": ["<f="], "tags": [
+    {"type": "tag", "begin": "<f=a>", "content": {"type": "json_schema", "json_schema": SCHEMA}, "end": "</f>"}
+]}  # fmt: skip
+STRUCTURES = {"type": "structural_tag", "triggers": ["<f="], "structures": [
+    {"begin": "<f=a>", "schema": SCHEMA, "end": "</f>"}
+]}  # fmt: skip
 T, V, U = "invalid_type", "invalid_value", "unsupported_parameter"
 TOOL = {"type": "function", "function": {"name": "look"}}
 
@@ -90,7 +98,14 @@ def test_options_that_change_nothing() -> None:
         ({"structured_outputs": {"regex": "a", "whitespace_pattern": " "}}, U, "structured_outputs.whitespace_pattern"),
         ({"structured_outputs": {"json": {}, "disable_any_whitespace": True}}, U,
          "structured_outputs.disable_any_whitespace"),
-        ({"structured_outputs": {"structural_tag": "{}"}}, U, "structured_outputs.structural_tag"),
+        ({"structured_outputs": {"structural_tag": "{}"}}, T, f"{OUTPUTS}.format"),
+        ({"structured_outputs": {"structural_tag": "{"}}, V, OUTPUTS),
+        ({"structured_outputs": {"structural_tag": "[]"}}, T, OUTPUTS),
+        ({"structural_tag": 5}, T, "structural_tag"),
+        ({"structural_tag": {"structures": []}}, T, "structural_tag.structures"),
+        ({"structural_tag": {"structures": [{"begin": "a", "end": "b"}]}}, T, "structural_tag.structures[0]"),
+        ({"response_format": {"type": "structural_tag", "structures": {}}}, T, "response_format.structures"),
+        ({"structural_tag": STRUCTURES, "regex": "a"}, V, "structural_tag"),
         ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, V, "structured_outputs.choice"),
         ({"guided_regex": "a", "guided_choice": ["a"]}, V, "guided_choice"),
         ({"guided_regex": "a", "structured_outputs": {"regex": "a"}}, V, "guided_regex"),
@@ -107,7 +122,7 @@ def test_what_is_wrong_names_the_field(body: dict[str, Any], code: str, param: s
 
 
 def test_an_object_without_a_form_says_which_there_are() -> None:
-    with pytest.raises(WispError, match="give one of json, regex, choice, grammar, json_object"):
+    with pytest.raises(WispError, match="give one of json, regex, choice, grammar, structural_tag, json_object"):
         chat_request(HI | {"structured_outputs": {}})
 
 
@@ -118,11 +133,28 @@ def test_two_forms_say_which() -> None:
         chat_request(HI | {"response_format": {"type": "json_object"}, "guided_json": {}})
 
 
-@pytest.mark.parametrize("kind", VLLM_KINDS)
-@pytest.mark.parametrize("newer", [False, True], ids=["guided", "structured_outputs"])
-def test_what_a_form_says_wrongly_names_its_field(kind: str, newer: bool) -> None:
-    wrong = {"json": {"type": "nothing"}, "regex": "(", "grammar": "root ::= (", "choice": ["\ud800"]}[kind]
-    form = form_of(**({"structured_outputs": {kind: wrong}} if newer else {f"guided_{kind}": wrong}))
+@pytest.mark.parametrize(
+    "tag", [{"type": "structural_tag", "format": TREE}, STRUCTURES], ids=["XGrammar's", "structures"]
+)
+def test_a_structural_tag_is_the_same_wherever_it_is_given(tag: dict[str, Any]) -> None:
+    wanted = Format("structural_tag", TREE)
+    given: list[dict[str, Any]] = [{"response_format": tag}]
+    for one in (tag, json.dumps(tag)):
+        given += [{"structural_tag": one}, {"structured_outputs": {"structural_tag": one}}]
+    for body in given:
+        form = form_of(**body)
+        assert replace(form, param=wanted.param) == wanted
+        assert form.param.startswith(next(iter(body)))
+        assert rules_of(form) == rules_of(wanted)
+
+
+@pytest.mark.parametrize("older", OLDER_NAMES)
+@pytest.mark.parametrize("newer", [False, True], ids=["older", "structured_outputs"])
+def test_what_a_form_says_wrongly_names_its_field(older: str, newer: bool) -> None:
+    kind = OLDER_NAMES[older]
+    wrong = {"json": {"type": "nothing"}, "regex": "(", "grammar": "root ::= (", "choice": ["\ud800"],
+             "structural_tag": {"format": {"type": "xml"}}}[kind]  # fmt: skip
+    form = form_of(**({"structured_outputs": {kind: wrong}} if newer else {older: wrong}))
     with pytest.raises(WispError) as error:
         rules_of(form)
     assert error.value.code == V
