@@ -43,7 +43,8 @@ export function holdLock(prefix) {
 /**
  * Connects to the shared worker. A worker that has ended may stay registered, for example under developer tools, and never
  * answers; a busy one answers late. The lock distinguishes them: if none is held for a while, the next generation is
- * started under another name.
+ * started under another name. Where the first one has not ended, but starts slowly, one of them answers, and the others end
+ * (app/ports.js).
  * @param {string} url @param {string} name @param {{ lock: string | null, release: () => void }} held
  * @returns {Promise<Link | null>}
  */
@@ -54,9 +55,9 @@ async function openShared(url, name, held) {
   /** @type {(found: { port: MessagePort, hello: any } | null) => void} */
   let settle = () => {};
   const settled = new Promise((resolve) => (settle = resolve));
-  let generation = (await generationOf(name)) ?? 1;
+  let generation = 1;
   for (const [count, wait] of HELLO_MS.entries()) {
-    if (count >= PATIENCE) generation = (await generationOf(name)) ?? generation + 1;
+    generation = (await generationOf(name)) ?? (count < PATIENCE ? generation : generation + 1);
     try {
       const worker = new SharedWorker(url, { type: "module", name: `${name} #${generation}` });
       worker.onerror = () => settle(null); // its script did not load; the page's own worker reports why
