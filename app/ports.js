@@ -27,16 +27,36 @@
 const locks = globalThis.navigator.locks;
 // Contains the worker's name: a page finds the running shared worker by it (app/sdk/link.js).
 let lock = locks ? `wisp.engine ${self.name} ${Date.now()}.${Math.random()}` : null;
-const forever = new Promise(() => {}); // referenced here, so that neither it nor the lock is collected
-const alive = new Promise((resolve) => {
-  if (!lock) return resolve(undefined);
-  locks
-    .request(lock, () => (resolve(undefined), forever))
-    .catch(() => {
-      lock = null; // denied where the page may store nothing
-      resolve(undefined);
-    });
-});
+const forever = new Promise(() => {}); // referenced here, so that neither it nor the locks are collected
+
+/**
+ * Holds a Web Lock while the worker runs. False: another one has it.
+ * @param {string} name @param {LockOptions} [options] @returns {Promise<boolean>}
+ */
+function hold(name, options = {}) {
+  return new Promise((resolve, reject) => {
+    locks.request(name, options, (held) => (resolve(held !== null), held && forever)).catch(reject);
+  });
+}
+
+/**
+ * Whether this worker may serve. Pages start the next generation of a shared worker where one does not answer for a while,
+ * and may have started several before the first one's script has arrived: the first that runs serves all.
+ */
+async function begin() {
+  if (!lock) return true;
+  const [shared] = self.name.split(/ #\d+$/);
+  try {
+    if (shared !== self.name && !(await hold(`wisp.only ${shared}`, { ifAvailable: true }))) return false;
+    return await hold(lock);
+  } catch {
+    lock = null; // denied where the page may store nothing
+    return true;
+  }
+}
+
+const serves = begin();
+serves.then((serves) => serves || self.close());
 
 export class Ports {
   /** @type {Map<MessagePort, boolean>} of every connected client -> whether it is a page */
@@ -168,7 +188,7 @@ export class Ports {
         this.#clients.set(port, data.page === true);
         served.greet(data);
         if (data.lock) locks.request(data.lock, leave);
-        await alive;
+        if (!(await serves)) return;
         port.postMessage({ kind: "hello", lock, gpu: "gpu" in navigator });
       } else if (this.#clients.has(port)) served.receive(data);
     };

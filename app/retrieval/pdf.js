@@ -7,6 +7,7 @@ import { blocksOf, linesOf } from "./lines.js";
 /** @typedef {import("./split.js").Block} Block */
 
 const LIMIT_MS = 30_000; // for a page: a damaged or hostile file may repeat a form without end
+const LATE_MS = 1000; // a timer that is later than that: the page stood still, such as a tab in a phone's background
 const MINUTES = 10; // for a file: others wait for it
 const MOST_PAGES = 20_000; // the same page may be listed a million times
 const MOST_ITEMS = 500_000; // pieces of text of a page
@@ -31,13 +32,22 @@ const noPages = () => new Refused(`${t("Its list of pages is damaged. Print it t
 const tooLong = () => new Refused(`${t("It is too long to be read here. Split it into smaller files.")}`);
 
 /**
- * The value of a promise, if it comes in time.
+ * The value of a promise, if it comes in time. While the page stood still, pdf.js may have, too, and what it has sent waits:
+ * it gets that time again, once.
  * @template T @param {Promise<T>} promise @param {number} limitMs @returns {Promise<T>}
  */
 function inTime(promise, limitMs) {
   /** @type {ReturnType<typeof setTimeout>} */
   let timer;
-  const late = new Promise((_, reject) => (timer = setTimeout(() => reject(tooSlow(limitMs)), limitMs)));
+  const due = performance.now() + limitMs;
+  const late = new Promise((_, reject) => {
+    const refuse = () => reject(tooSlow(limitMs));
+    timer = setTimeout(() => {
+      const missed = performance.now() - due;
+      if (missed < LATE_MS) refuse();
+      else timer = setTimeout(refuse, Math.min(missed, limitMs));
+    }, limitMs);
+  });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
@@ -81,15 +91,16 @@ export async function readPdf(data, workerUrl, signal, limitMs = LIMIT_MS) {
  * @returns {Promise<{ blocks: Block[], pages: number }>}
  */
 async function blocksOfPages(task, limitMs) {
-  const end = Date.now() + MINUTES * 60_000;
   const pdf = await inTime(task.promise, limitMs);
   if (pdf.numPages > MOST_PAGES) throw tooLong();
   if (!(pdf.numPages > 0)) throw new Error(`${pdf.numPages} pages`);
   /** @type {import("./lines.js").Line[]} */
   const lines = [];
   let length = 0;
+  let spent = 0; // ms
   for (let number = 1; number <= pdf.numPages; number++) {
-    if (Date.now() > end) throw tooLong();
+    if (spent > MINUTES * 60_000) throw tooLong();
+    const begun = performance.now();
     const page = await inTime(pdf.getPage(number), limitMs);
     const items = await inTime(itemsOf(page), limitMs);
     // What pdf.js puts in place of a first page that it cannot reach, as in a circular page tree.
@@ -101,6 +112,7 @@ async function blocksOfPages(task, limitMs) {
     if (length > MOST_TEXT) throw tooLong();
     page.cleanup();
     if (number % CLEANUP === 0) await inTime(pdf.cleanup(), limitMs); // else the fonts of all pages stay in memory
+    spent += Math.min(performance.now() - begun, limitMs); // more: the page stood still
   }
   return { blocks: blocksOf(lines), pages: pdf.numPages };
 }

@@ -10,6 +10,8 @@ import { WispError } from "./error.js";
  */
 
 const HELLO_MS = [300, 600, 1_200, 2_500, 5_000, 10_000, 10_000]; // waits for a shared worker to answer, one after the other
+/** Begins the name of the Web Lock that each page with an engine holds. */
+export const PAGE_LOCK = "wisp.page";
 const PATIENCE = 3; // waits after which a worker without a lock counts as ended
 
 /**
@@ -20,7 +22,7 @@ const PATIENCE = 3; // waits after which a worker without a lock counts as ended
  * @returns {Promise<Link>}
  */
 export async function openLink(url, name, shared) {
-  const held = await holdLock("wisp.page");
+  const held = await holdLock(PAGE_LOCK);
   return (shared && held.lock && (await openShared(url, name, held))) || openOwn(url, held);
 }
 
@@ -43,7 +45,8 @@ export function holdLock(prefix) {
 /**
  * Connects to the shared worker. A worker that has ended may stay registered, for example under developer tools, and never
  * answers; a busy one answers late. The lock distinguishes them: if none is held for a while, the next generation is
- * started under another name.
+ * started under another name. Where the first one has not ended, but starts slowly, one of them answers, and the others end
+ * (app/ports.js).
  * @param {string} url @param {string} name @param {{ lock: string | null, release: () => void }} held
  * @returns {Promise<Link | null>}
  */
@@ -54,9 +57,9 @@ async function openShared(url, name, held) {
   /** @type {(found: { port: MessagePort, hello: any } | null) => void} */
   let settle = () => {};
   const settled = new Promise((resolve) => (settle = resolve));
-  let generation = (await generationOf(name)) ?? 1;
+  let generation = 1;
   for (const [count, wait] of HELLO_MS.entries()) {
-    if (count >= PATIENCE) generation = (await generationOf(name)) ?? generation + 1;
+    generation = (await generationOf(name)) ?? (count < PATIENCE ? generation : generation + 1);
     try {
       const worker = new SharedWorker(url, { type: "module", name: `${name} #${generation}` });
       worker.onerror = () => settle(null); // its script did not load; the page's own worker reports why

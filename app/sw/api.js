@@ -12,12 +12,12 @@ import { endpointAt, Endpoints, isStreamed, isText, modelAt, streamType } from "
 import { WispError } from "../sdk/error.js";
 import { engineFetch, errorBody, streamPiece, TEXT } from "../sdk/fetch.js";
 import { bodyOf } from "../sdk/form.js";
-import { holdLock } from "../sdk/link.js";
+import { holdLock, PAGE_LOCK } from "../sdk/link.js";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 
 const FIND_MS = 3_000; // for a page to say whether it has an engine
-const COMING_MS = 8_000; // for a page to start its engine again after a crash
+const COMING_MS = 30_000; // for a busy page with an engine to say so; to start its engine again after a crash
 const HEAD_MS = 1_000;
 const STAY_MS = 10_000; // a service worker without events is stopped after 30 s
 const CHECK_MS = 8_000; // between two checks that the page whose engine starts is still open
@@ -64,7 +64,7 @@ export async function answerApi({ request, clientId }) {
  * @param {string} asking client id @returns {Promise<Host | null>}
  */
 async function findHost(asking) {
-  const found = await pages();
+  const [found, isEngineOpen] = await Promise.all([pages(), hasEngine()]);
   const clients = [...found].sort((a, b) => Number(b.id === asking) - Number(a.id === asking));
   /** @type {Host[]} */
   const hosts = [];
@@ -80,7 +80,8 @@ async function findHost(asking) {
       resolve(best);
     };
     const check = () => {
-      if (!coming.size && (!silent.size || !patient)) settle();
+      const isAwaited = patient || (isEngineOpen && !hosts.length);
+      if (!coming.size && !(silent.size && isAwaited)) settle();
     };
     const first = setTimeout(() => ((patient = false), check()), FIND_MS);
     const last = setTimeout(settle, COMING_MS);
@@ -104,6 +105,12 @@ async function findHost(asking) {
     }
     check();
   });
+}
+
+/** Whether some page uses an engine's worker: it may be busy, and answer late. Its lock does not tell which one (Chromium). */
+async function hasEngine() {
+  const { held = [] } = (await worker.navigator.locks?.query().catch(() => null)) ?? {};
+  return held.some(({ name }) => name?.startsWith(`${PAGE_LOCK}.`));
 }
 
 /** The pages below this service worker's scope: others of the origin may be other applications. */

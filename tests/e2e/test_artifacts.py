@@ -18,8 +18,9 @@ from tools.paths import ROOT
 from tools.serve import Server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def listener() -> Iterator[Listener]:
+    """One for each test: what a page has asked for may arrive after its test."""
     opened = Listener()
     yield opened
     opened.close()
@@ -172,7 +173,6 @@ def test_the_same_document_reaches_all_of_it_in_a_plain_page(
     names = ("fetch", "xhr", "img", "script", "css", "prefetch", "video", "embed", "import", "font")
     noticed = [*(f"GET /{name} " for name in names), "POST /beacon ", "udp"]
     wait_for(lambda: all(part in " ".join(listener.reached) for part in noticed))
-    listener.reached.clear()
     context.close()
 
 

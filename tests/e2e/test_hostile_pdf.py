@@ -91,3 +91,34 @@ def test_a_hostile_file_is_text_or_an_error(read: Reader, name: str) -> None:
 def test_a_page_that_takes_too_long_is_an_error(read: Reader) -> None:
     assert "A page of it takes longer than 0.5 s to read." in read(endless(), limit_ms=500)[0]
     assert read(pdf([[("The Zeta Radio costs 9 euros.", 11, 80)]]))[0] == "The Zeta Radio costs 9 euros."
+
+
+# The tab is frozen for an hour, whenever a limit is set: all timers are due then, and no message has been received.
+FROZEN = """(limit) => {
+    const { setTimeout } = globalThis;
+    const now = performance.now.bind(performance);
+    let frozen = 0; // ms
+    let isOver = false;
+    performance.now = () => now() + frozen;
+    globalThis.setTimeout = (run, ms, ...rest) => {
+        if (ms !== limit || isOver) return setTimeout(run, ms, ...rest);
+        frozen += 3_600_000;
+        return setTimeout(() => ((isOver = true), run(), (isOver = false)), 0);
+    };
+    globalThis.thaw = () => {
+        delete performance.now;
+        globalThis.setTimeout = setTimeout;
+    };
+}"""
+
+
+def test_a_tab_that_was_frozen_reads_on(page: Page, read: Reader) -> None:
+    """As when the user of a phone looks at another application."""
+    limit_ms = 299_999  # of no other timer
+    page.evaluate(FROZEN, limit_ms)
+    try:
+        found = read(pdf([[("The Zeta Radio costs 9 euros.", 11, 80)], [("It weighs 1 kg.", 11, 80)]]), limit_ms)[0]
+    finally:
+        page.evaluate("thaw()")
+    assert found.splitlines()[0] == "The Zeta Radio costs 9 euros."
+    assert found.splitlines()[-1] == "It weighs 1 kg."

@@ -277,6 +277,25 @@ def test_it_answers_without_a_network(asker: Page, host: Page, context: BrowserC
     assert "Rome" in answer["choices"][0]["message"]["content"]
 
 
+# Computes for longer than pages without an engine are waited for (FIND_MS), before the page answers the service worker.
+COMPUTES = """() => {
+  const { postMessage } = MessagePort.prototype;
+  MessagePort.prototype.postMessage = function (data, ...rest) {
+    if (data.kind === "coming") {
+      MessagePort.prototype.postMessage = postMessage;
+      for (const end = performance.now() + 4_000; performance.now() < end;);
+    }
+    return postMessage.call(this, data, ...rest);
+  };
+}"""
+
+
+def test_an_engines_tab_that_is_busy_is_waited_for(asker: Page, host: Page) -> None:
+    host.evaluate(COMPUTES)
+    answer = run(asker, "return openai.chat.completions.create(ask(question));", question=ITALY)
+    assert "Rome" in answer["choices"][0]["message"]["content"]
+
+
 def test_closing_the_engines_tab_ends_the_stream_with_an_error(asker: Page, host: Page) -> None:
     asker.evaluate(
         """(request) => { globalThis.begun = 0; globalThis.cut = failure((async () => {

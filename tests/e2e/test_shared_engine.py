@@ -1,8 +1,10 @@
 """Tabs that share one engine: it is in memory once, answers reach the right tab, and crashes end what they must."""
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +14,9 @@ from playwright.sync_api import Error as PlaywrightError
 from tests.support import browser as browsers
 from tests.support.killed_workers import kill_shared
 from tests.support.openai_client import open_client_page, run, settled
-from tests.support.waiting import wait_for
+from tests.support.waiting import HANG_S, wait_for
 from tools.selection import fewer
-from tools.serve import Server
+from tools.serve import Handler, Server
 
 CHAT, BERT, LLAMA = "wisp-mini-q4_0", "bert.F16", "llama.F16"
 STORY = "Write a short story about a dragon named Ember who finds a silver key."
@@ -110,6 +112,58 @@ def test_a_second_tab_needs_no_second_engine(browser: Browser, server: Server) -
     assert shared["timings"]["boot_ms"] == own["timings"]["boot_ms"]
     assert workers(context) == started
     context.close()
+
+
+class SlowHandler(Handler):
+    """Holds the script of the engine's worker back until `arrives` is set."""
+
+    arrives = threading.Event()
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/assets/worker-"):
+            self.arrives.wait(HANG_S)
+        super().do_GET()
+
+
+class SlowServer(Server):
+    """A server of dist/ for test_pages_share_an_engine_that_starts_slowly."""
+
+    handler = SlowHandler
+
+
+# Lists the shared workers that a page starts in `made`.
+LIST_WORKERS = """globalThis.made = [];
+globalThis.SharedWorker = class extends SharedWorker {
+  constructor(url, options) {
+    super(url, options);
+    made.push(options.name);
+  }
+};"""
+CLIENTS = """async () => {
+  const { Wisp } = await import("/wisp.js");
+  globalThis.engine = await Wisp.create();
+  return (await engine.stats()).clients;
+}"""
+
+
+def test_pages_share_an_engine_that_starts_slowly(browser: Browser, dist: Path) -> None:
+    """A slow network or processor takes so long that a page starts further workers: one of them stays."""
+    server = SlowServer(dist, 0).start()
+    context = browsers.new_profile(browser, service_worker=False)
+    context.add_init_script(LIST_WORKERS)
+    first, second = (context.new_page() for _ in range(2))
+    for page in (first, second):
+        page.goto(f"{server.url}manifest.webmanifest")
+    first.evaluate(f"() => void (globalThis.clients = ({CLIENTS})())")
+    wait_for(lambda: first.evaluate("new Set(made).size") >= 3)
+    SlowHandler.arrives.set()
+    assert first.evaluate("clients") == 1
+    assert second.evaluate(CLIENTS) == 2
+    wait_for(lambda: workers(context)["shared_worker"] == 1)
+    assert [run(page, "return (await engine.stats()).clients;") for page in (first, second)] == [2, 2]
+    context.close()
+    server.shutdown()
+    server.server_close()
 
 
 def requests() -> list[dict[str, Any]]:
