@@ -5,7 +5,8 @@
 //            run's last ones
 //   "ring"   in `ring`: each row is of another sequence
 //   "own"    in `hidden`: what the layer has computed of the token before; each row is of another sequence
-// RESIDUAL: x[m] gets what the layer adds to: h as it is ("raw"), or as y has it ("normed"). Zeros follow. With "own", x is `hidden`.
+// RESIDUAL: x[m] gets what the layer adds to: h as it is ("raw"), or as y has it ("normed"). Zeros follow. With "own", x is
+// `hidden`.
 #param COLS // of e, and of a hidden state
 #param HIDDEN
 #param RING // positions of a sequence in `ring`

@@ -10,7 +10,7 @@ from py_engine.plan.op_list import OpList, strided
 from py_engine.plan.plan import Buffer, Op, PerToken, Weight
 
 THREADS = 256  # of a workgroup without a norm
-# Ops after a rounding that write no rows of activations but y, so that a later product may share its bytes.
+# Ops that write no activations but y, or other bytes. After them, a product may share the bytes of an earlier rounding.
 BETWEEN = ("experts", "matvec_small_batch", "quantize_rows", "route")
 
 
@@ -42,7 +42,8 @@ class LowRankInput:
 class Rounding:
     """What a small batch's products multiply: x (slots * n, cols), times `norm` or times `weights` (n, slots).
 
-    `eps`: of the norm. `threads`: of a workgroup of the kernel that normalises one token, for sums in its order.
+    `eps`: of the norm. `threads`: of a workgroup of the kernel that multiplies one token. It adds the squares for the
+    norm in their order, and so does the rounding.
     """
 
     x: Buffer
@@ -60,7 +61,7 @@ def round_for_small_batch(ops: OpList, r: Rounding, beside: LowRankInput | None 
     `beside`: what else is computed of x or its norm.
     """
     op, bytes_of_x = _of_small_batch(ops, r)
-    if beside is None and _has(ops, op):
+    if beside is None and _is_rounded_since(ops, op):
         return bytes_of_x
     if beside:
         workgroups, tokens, slots = op.grid
@@ -72,8 +73,8 @@ def round_for_small_batch(ops: OpList, r: Rounding, beside: LowRankInput | None 
     return bytes_of_x
 
 
-def _has(ops: OpList, rounding: Op) -> bool:
-    """Whether the last ops are this rounding, maybe with more beside it, and some that change neither x nor bytes."""
+def _is_rounded_since(ops: OpList, rounding: Op) -> bool:
+    """Whether the list has this rounding, maybe with more beside it, and no later op changes x or its bytes."""
     x, xq = rounding.bindings["x"], rounding.bindings["xq"]
     for op in reversed(ops.ops):
         if op.kernel == "quantize_rows" and op.bindings["xq"] is xq:
@@ -95,7 +96,7 @@ def _of_small_batch(ops: OpList, r: Rounding) -> tuple[Op, dict[str, Buffer | We
         "xq_scale": ops.buffer(f"{ops.name}.scales.{size}", (rows, groups, 2)),
     }
     if r.norm:
-        bytes_of_x["x_scale"] = ops.buffer(f"{ops.name}.norms", (rows,))
+        bytes_of_x["x_scale"] = ops.buffer(f"{ops.name}.norms.{size}", (rows,))
     lanes = _lanes(ops)
     threads = _threads(ops.device.subgroup, groups * lanes, r.threads) if r.norm else THREADS
     params: dict[str, int | float | str] = {"COLS": r.cols, "NORM": int(r.norm is not None), "WG": threads, "GATED": 0}

@@ -1,19 +1,65 @@
-"""Rounding of the rows of a prompt to bytes."""
+"""Which products of a small batch share a rounding of what they multiply."""
 
-from py_engine.plan.kernels import Device
-from py_engine.plan.op_list import OpList
-from py_engine.plan.plan import PerToken, Plan
-from py_engine.plan.rounded_rows import rounded
-from py_engine.plan.tiles import MAX_WORKGROUPS
+from py_engine.files.tensor_types import TensorType as Q
+from py_engine.plan.ops import Ops
+from py_engine.plan.plan import Buffer, Plan, Weight
+from py_engine.plan.products import Product, append
+from py_engine.plan.shared import SHORT_BATCH
+from tests.support.devices import GPU
 
-TOKENS, SLOTS = 8192, 8
+
+def _matrix(name: str, rows: int, cols: int) -> Weight:
+    return Weight(name, Q.Q4_0, rows, cols, ((name, 0, rows),))
 
 
-def test_workgroups_are_as_many_as_webgpu_allows() -> None:
-    """Also with several rows for each token of a long prompt, which diffusion models read in one batch."""
-    ops = OpList(Plan(TOKENS, TOKENS, 64), "test", TOKENS, Device(dot8=True))
-    rounded(ops, ops.buffer("x", (TOKENS * SLOTS, 64)), 64, SLOTS)
-    (op,) = ops.ops
-    sizes = [size.count(TOKENS) if isinstance(size, PerToken) else size for size in op.grid]
-    assert max(sizes) <= MAX_WORKGROUPS
-    assert sizes == [1, TOKENS, SLOTS]
+def _norm(cols: int) -> Weight:
+    return Weight(f"norm{cols}", Q.F32, 1, cols, ((f"norm{cols}", 0, 1),))
+
+
+class Chain:
+    """Products of a small batch, each of a row's norm."""
+
+    def __init__(self) -> None:
+        self.ops = Ops(Plan(8, 64, 1000), "test", SHORT_BATCH, GPU, True)
+
+    def multiply(self, x: Buffer, name: str, rows: int, cols: int) -> Buffer:
+        y = self.ops.rows(name, rows)
+        append(self.ops, Product(x, _matrix(f"{name}.weight", rows, cols), y, norm=_norm(cols), eps=1e-5))
+        return y
+
+    @property
+    def kernels(self) -> list[str]:
+        return [op.kernel for op in self.ops.ops]
+
+
+def test_products_of_the_same_norm_share_its_bytes() -> None:
+    """Also where a product of another width comes between them; each has the factors of its own rows."""
+    chain = Chain()
+    x = chain.ops.rows("x", 4096)
+    low = chain.multiply(x, "low", 2048, 4096)
+    chain.multiply(low, "q", 4096, 2048)
+    chain.multiply(x, "k", 2048, 4096)
+    assert chain.kernels == ["quantize_rows", "matvec_small_batch"] * 2 + ["matvec_small_batch"]
+    first, _, other, _, last = chain.ops.ops
+    assert [b.name for b in (first.bindings["x"], other.bindings["x"])] == [x.name, low.name]
+    for name in ("xq", "xq_scale", "x_scale"):
+        assert last.bindings[name] is first.bindings[name]
+        assert other.bindings[name] is not first.bindings[name]
+
+
+def test_what_a_product_adds_to_is_rounded_again() -> None:
+    chain = Chain()
+    x = chain.ops.rows("x", 4096)
+    hidden = chain.multiply(x, "hidden", 4096, 4096)
+    chain.ops.linear(hidden, _matrix("out", 4096, 4096), None, x)
+    chain.multiply(x, "next", 4096, 4096)
+    rounded = [op.bindings["x"] for op in chain.ops.ops if op.kernel == "quantize_rows"]
+    assert rounded == [x, hidden, x]
+
+
+def test_another_row_of_the_same_width_takes_the_place_of_the_first() -> None:
+    chain = Chain()
+    x, other = chain.ops.rows("x", 4096), chain.ops.rows("other", 4096)
+    for rows in (x, other, x):
+        chain.multiply(rows, "y", 2048, 4096)
+    assert [op.bindings["x"] for op in chain.ops.ops if op.kernel == "quantize_rows"] == [x, other, x]
