@@ -10,7 +10,7 @@ import pytest
 
 from py_engine.engine import Engine
 from py_engine.errors import WispError
-from py_engine.files.draft_header import EAGLE_TARGETS, check_draft, has_tokens
+from py_engine.files.draft_header import DRAFT, EAGLE_TARGETS, check_draft, has_tokens, prefixed
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.load_plan import CPU
@@ -136,7 +136,13 @@ def reduced(tmp_path_factory: pytest.TempPathFactory) -> ModelFiles:
 
 def plan(found: ModelFiles, head: Header, tokens: list[int] | None = None) -> None:
     """Plan a model with another head than its own. `tokens`: that the head knows, if not its own."""
-    make_plan(found.parts.header, CPU, replace(SIZES, draft=head, draft_tokens=tokens or found.draft_tokens()))
+    own = {name: info for name, info in found.parts.header.tensors.items() if not name.startswith(DRAFT)}
+    model = replace(found.parts.header, tensors=own | prefixed(head).tensors)
+    make_plan(model, CPU, replace(SIZES, draft=head, draft_tokens=tokens or found.draft_tokens()))
+
+
+def without(head: Header, tensor: str) -> Header:
+    return replace(head, tensors={name: info for name, info in head.tensors.items() if name != tensor})
 
 
 def head_of(found: ModelFiles) -> Header:
@@ -180,7 +186,7 @@ def test_a_head_of_several_layers_is_refused(reduced: ModelFiles) -> None:
 def test_a_head_that_reads_the_models_matrices_is_as_wide(reduced: ModelFiles, lacks: str, why: str) -> None:
     head = head_of(reduced)
     with pytest.raises(WispError, match=why):
-        plan(reduced, replace(head, tensors={n: info for n, info in head.tensors.items() if n != lacks}))
+        plan(reduced, without(head, lacks))
 
 
 def test_a_head_embeds_the_tokens_of_its_model(reduced: ModelFiles) -> None:
@@ -189,6 +195,19 @@ def test_a_head_embeds_the_tokens_of_its_model(reduced: ModelFiles) -> None:
     fewer = head.tensors | {"token_embd.weight": replace(table, shape=(table.shape[0], 300))}
     with pytest.raises(WispError, match="it embeds 300 tokens, the model has 304"):
         plan(reduced, replace(head, tensors=fewer))
+
+
+def test_an_error_names_the_tensor_and_the_draft_models_file(reduced: ModelFiles) -> None:
+    head = head_of(reduced)
+    with pytest.raises(WispError, match=r"^The draft model's file has no tensor fc.weight, which it needs\.") as error:
+        plan(reduced, without(head, "fc.weight"))
+    assert (error.value.code, error.value.param) == ("missing_tensor", "draft")
+    fewer = head.tensors | {"output.weight": replace(head.tensors["output.weight"], shape=(32, 100))}
+    with pytest.raises(WispError, match=r"^Tensor output.weight of the draft model's file is 100 x 32; .* 200 x 32"):
+        plan(reduced, replace(head, tensors=fewer))
+    other = head.tensors | {"fc.weight": replace(head.tensors["fc.weight"], type=Q.I32)}
+    with pytest.raises(WispError, match=r"^Tensor fc.weight of the draft model's file is stored as I32"):
+        plan(reduced, replace(head, tensors=other))
 
 
 @pytest.mark.parametrize(
@@ -209,7 +228,9 @@ def test_its_tokens_are_a_list(reduced: ModelFiles, change: dict[str, object]) -
     head = head_of(reduced)
     assert has_tokens(head)
     edited = replace(head, tensors=head.tensors | {"d2t": replace(head.tensors["d2t"], **change)})  # type: ignore[arg-type]
-    with pytest.raises(WispError, match=r"Tensor d2t is .* It must be I64") as error:
+    with pytest.raises(
+        WispError, match=r"Tensor d2t is .* It must be a list of at most 1,048,576 tokens, as I64"
+    ) as error:
         has_tokens(edited)
     assert error.value.code == "corrupt_header"
 
