@@ -47,6 +47,13 @@ def unfit_eagle(why: str) -> WispError:
     return _unfit("EAGLE-3 head", why)
 
 
+def unsupported_eagle(why: str) -> WispError:
+    """The error for an EAGLE-3 head that Wisp cannot run with any model."""
+    return WispError(
+        f"This EAGLE-3 head {why}. Use another head, or load without draft.", "unsupported_architecture", param="draft"
+    )
+
+
 def _unfit(what: str, why: str) -> WispError:
     return WispError(
         f"This {what} does not fit the model: {why}. Give the {what} of this model, or load without draft.",
