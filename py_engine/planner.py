@@ -175,6 +175,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     ropes = rope_tables(prefill, cfg, model.NEOX, options.rope_factors)
     drafter: MtpLayer | Assistant | Eagle | None = None
     features: Features | None = None
+    draft_n_ctx = n_ctx  # that the drafter may be used at
     assists = options.draft is not None and is_assistant(options.draft)
     if options.draft is not None and assists:
         from py_engine.models.gemma4_assistant import make_assistant
@@ -184,8 +185,8 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
         from py_engine.models.eagle import make_eagle
 
         read = options.kv_type, options.draft_factors, options.draft_tokens
-        drafter = make_eagle(options.draft, cfg, prefill, weights, *read)
-        features = drafter.features
+        drafter = head = make_eagle(options.draft, cfg, prefill, weights, *read)
+        features, draft_n_ctx = head.features, head.context_length
     elif block is not None:
         drafter = MtpLayer(cfg, weights, block, ropes[-1], mtp_cache)
     parts = _Parts(header, model, cfg, weights, device, ropes, caches, drafter, features)
@@ -193,7 +194,7 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     if options.adapters.count:
         _add_adapted_lists(parts, plan, options)
     if drafter is not None:
-        add_mtp(plan, device, anchor=shift_index(plan.n_ctx, plan.page) if assists else 0)
+        add_mtp(plan, device, draft_n_ctx, anchor=shift_index(plan.n_ctx, plan.page) if assists else 0)
     batch_sizes.split(plan, device)
     if options.draft is not None and drafter is None:
         _add_draft_model(plan, options.draft, device, options)

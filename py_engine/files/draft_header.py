@@ -17,7 +17,7 @@ from py_engine.files.tensor_types import TensorType as Q
 ASSISTANT = "gemma4-assistant"  # drafts from the model's hidden states and caches (models/gemma4_assistant.py)
 ASSISTED = "gemma4"  # the architecture that assistants draft for
 EAGLE = "eagle3"  # drafts from the hidden states of three of the model's layers (models/eagle.py)
-# Those it drafts for: llama.cpp has their layers' inputs, and Wisp's have one residual stream as llama.cpp's do.
+# Architectures for which llama.cpp exports layer inputs and Wisp keeps one residual stream.
 EAGLE_TARGETS = ("gemma4", "gpt-oss", "llama", "minimax-m2", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next")
 DRAFT = "draft."  # what the names of a draft model's tensors begin with, and of its weights, buffers and lists
 TOKENS = "d2t"  # the tensor with the model's token for each one of a reduced vocabulary
@@ -38,13 +38,20 @@ def is_eagle(header: Header) -> bool:
 
 
 def unfit_assistant(why: str) -> WispError:
-    """The error for an assistant that another model than this was made for."""
+    """The error for an assistant that was made for another model."""
     return _unfit("assistant", why)
 
 
 def unfit_eagle(why: str) -> WispError:
-    """The error for an EAGLE-3 head that another model than this was made for."""
+    """The error for an EAGLE-3 head that was made for another model."""
     return _unfit("EAGLE-3 head", why)
+
+
+def unsupported_eagle(why: str) -> WispError:
+    """The error for an EAGLE-3 head that Wisp cannot run with any model."""
+    return WispError(
+        f"This EAGLE-3 head {why}. Use another head, or load without draft.", "unsupported_architecture", param="draft"
+    )
 
 
 def _unfit(what: str, why: str) -> WispError:
@@ -62,8 +69,8 @@ def has_tokens(header: Header) -> bool:
         return False
     if info.type != Q.I64 or len(info.shape) != 1 or not 0 < info.shape[0] <= MOST_TOKENS:
         raise WispError(
-            f"Tensor {TOKENS} is {info.type.name}, {info.shape}. It must be I64, a token for each of at most "
-            f"{MOST_TOKENS} rows.",
+            f"Tensor {TOKENS} is {info.type.name}, {info.shape}. It must be a list of at most {MOST_TOKENS:,} tokens, "
+            "as I64.",
             "corrupt_header",
         )
     return True
@@ -78,6 +85,13 @@ def prefixed(header: Header) -> Header:
     """The header of a draft model's file with its tensors' names prefixed."""
     tensors = {DRAFT + name: replace(info, name=DRAFT + name) for name, info in header.tensors.items()}
     return replace(header, tensors=tensors)
+
+
+def described(tensor: str) -> str:
+    """A tensor in an error's text: its name in its file, and which file if that is the draft model's."""
+    if tensor.startswith(DRAFT):
+        return f"Tensor {tensor.removeprefix(DRAFT)} of the draft model's file"
+    return f"Tensor {tensor}"
 
 
 def check_draft(model: Header, draft: Header) -> None:

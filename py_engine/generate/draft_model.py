@@ -236,4 +236,4 @@ def drafter_of(runner: Runner, most: int) -> Drafter | None:
     """What drafts on a runner, up to `most` tokens; None: nothing but prompt lookup."""
     if runner.plan.draft is None:
         return None
-    return Drafter(runner, most) if runner.plan.draft.own else DraftModel(runner, most)
+    return Drafter(runner, most) if runner.plan.draft.computed_by_model else DraftModel(runner, most)

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from py_engine.files.draft_header import DRAFT, unfit_eagle
+from py_engine.errors import WispError
+from py_engine.files.draft_header import DRAFT, EAGLE, unfit_eagle, unsupported_eagle
 from py_engine.files.gguf_header import Header
-from py_engine.models.common import natural, switch
+from py_engine.models.common import count, switch
 from py_engine.models.config import Config
 from py_engine.models.decoder import Layer
 from py_engine.models.rope_tables import rope_tables
@@ -26,13 +27,14 @@ from py_engine.plan.mtp import InputNorms, Residual, map_logits, mtp_input, toke
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
-from py_engine.plan.weights import Weights
+from py_engine.plan.weights import Weights, missing_tensor
 
 LAYERS = 3  # of the model, that a head reads
 FIRST = 1  # the first position that the layer attends to
 NEOX = False  # GGUF's llama converter interleaves the rotated pairs
 BLOCK = DRAFT + "blk.0."
-TABLE, HEAD = "token_embd.weight", "output.weight"  # which a head may lack: then they are the model's
+TABLE, OUTPUT = "token_embd.weight", "output.weight"  # which a head may lack: then they are the model's
+GATED = tuple(f"ffn_{name}.weight" for name in ("gate", "up", "down"))  # layers of models may do without some of these
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,12 @@ def make_eagle(
     header: Header, model: Config, ops: Ops, w: Weights, kv_type: str, factors: Sequence[float] | None,
     tokens: Sequence[int] | None,
 ) -> Eagle:  # fmt: skip
-    """An EAGLE-3 head in its model's plan. WispError draft_mismatch.
+    """An EAGLE-3 head in its model's plan. WispError draft_mismatch, or what is wrong with the head's file.
 
     `w`: all tensors; the head's begin with DRAFT. `kv_type`: of the model's caches. `factors`: divisors of the head's
     RoPE frequencies. `tokens`: as in Shape.
     """
-    shape = _shape(header, tokens)
+    shape = _shape(header, w, tokens)
     _check_fits(header, shape, model)
     cfg, plan, kind = shape.cfg, ops.plan, "f32" if kv_type == "f32" else "f16"
     cache = make_cache(plan, model.block_count, cfg.head_count_kv * cfg.head_dim, kind, page_group(plan, 0))
@@ -69,14 +71,20 @@ def make_eagle(
     return Eagle(shape, model, w, rope, cache, rows)
 
 
-def _shape(header: Header, tokens: Sequence[int] | None) -> Shape:
+def _shape(header: Header, w: Weights, tokens: Sequence[int] | None) -> Shape:
+    """What the file says. WispError missing_metadata, corrupt_header, missing_tensor or unsupported_architecture."""
     if TABLE not in header.tensors:  # the tokens are the model's, whatever the metadata say of their number
         header = replace(header, metadata=header.metadata | {f"{header.architecture}.vocab_size": 1})
-    cfg, layers = Config.from_gguf(header), header.arch("target_layers", [])
+    cfg, layers = Config.from_gguf(header), header.arch("target_layers")
     if cfg.block_count != 1:
-        raise unfit_eagle(f"it has {cfg.block_count} layers, not one")
-    if not (isinstance(layers, list) and len(layers) == LAYERS and all(type(layer) is int for layer in layers)):
-        raise unfit_eagle(f"its target_layers are {layers!r:.100}, not the numbers of {LAYERS} layers")
+        raise unsupported_eagle(f"has {cfg.block_count} layers; Wisp drafts with heads of one layer")
+    if not (isinstance(layers, list) and all(type(layer) is int for layer in layers)):
+        raise WispError(f"{EAGLE}.target_layers is {layers!r:.100}; it must be a list of numbers.", "corrupt_header")
+    if len(layers) != LAYERS:
+        raise unsupported_eagle(f"reads {len(layers)} layers of its model; Wisp drafts with heads that read {LAYERS}")
+    for name in GATED:
+        if BLOCK + name not in w:
+            raise missing_tensor(BLOCK + name, EAGLE)
     residual, features = (switch(header, f"norm_before_{what}", False) for what in ("residual", "fc"))
     return Shape(cfg, tuple(layers), residual, features, tokens)
 
@@ -84,18 +92,18 @@ def _shape(header: Header, tokens: Sequence[int] | None) -> Shape:
 def _check_fits(header: Header, shape: Shape, model: Config) -> None:
     """Raise WispError draft_mismatch if a head cannot read a model's hidden states, or has other tokens."""
     why, tokens = "", shape.tokens
-    if (read := natural(header, "target_hidden_size")) != model.embedding_length:
+    if (read := count(header, "target_hidden_size")) != model.embedding_length:
         why = f"it reads {read} values of a token's state, the model has {model.embedding_length}"
     elif not all(0 < layer < model.block_count for layer in shape.layers):
         last = model.block_count - 1
         why = f"it reads the inputs of the layers {list(shape.layers)}, Wisp has those of the layers 1 to {last}"
     elif TABLE in header.tensors and shape.cfg.vocab != model.vocab:
         why = f"it embeds {shape.cfg.vocab} tokens, the model has {model.vocab}"
-    elif lacks := [name for name in (TABLE, HEAD) if name not in header.tensors]:
+    elif lacks := [name for name in (TABLE, OUTPUT) if name not in header.tensors]:
         if shape.width != model.embedding_length:
             why = f"it has no {lacks[0]}, and the model's is {model.embedding_length} wide, not {shape.width}"
-        elif tokens is not None and HEAD in lacks:
-            why = f"it has {len(tokens)} tokens of its own, and no {HEAD} for them"
+        elif tokens is not None and OUTPUT in lacks:
+            why = f"it has {len(tokens)} tokens of its own, and no {OUTPUT} for them"
     if tokens is not None and not why:
         if not all(0 <= token < model.vocab for token in tokens):
             why = f"its d2t has tokens that are none of the model's {model.vocab}"
@@ -117,6 +125,11 @@ class Eagle:
     rows: Buffer | None  # the row of each of the model's tokens in its logits; None: they are in the model's order
 
     @property
+    def context_length(self) -> int:
+        """Positions that the head was trained for."""
+        return self.shape.cfg.context_length
+
+    @property
     def features(self) -> Features:
         """What it reads of the model's layers."""
         return Features(self.shape.layers, self.model.embedding_length)
@@ -132,36 +145,42 @@ class Eagle:
         heads = 0, n_head_kv, head_dim
         ops.qkv(self._input(ops, fused), self._projection("attn_k", "attn_v"), self.cache, heads, self.rope)
 
-    def predict(self, ops: Ops, logits: Buffer, own: Buffer | None = None) -> Buffer:
-        """Append the layer and its head for a token of each sequence of a batch; return its hidden states.
+    def predict(self, ops: Ops, logits: Buffer, previous: Buffer | None = None) -> Buffer:
+        """Append the layer and its output matrix for a token of each sequence of a batch; return its hidden states.
 
-        `logits`: where to put them. `own`: the hidden states of the tokens before, as this returns them; None: the
+        `logits`: where to put them. `previous`: the hidden states of the tokens before, as this returns them; None: the
         fused ones.
         """
         shape, cfg = self.shape, self.shape.cfg
-        x = own or ops.buffer(f"eagle.predicted.{ops.batch}", ops.rows("eagle.embedded", shape.width).shape)
-        y = self._input(ops, own, Residual(x, shape.normed_residual))
+        x = previous or ops.buffer(f"eagle.predicted.{ops.batch}", ops.rows("eagle.embedded", shape.width).shape)
+        y = self._input(ops, previous, Residual(x, shape.normed_residual))
         q = ops.qkv(y, self._projection("attn_q", "attn_k", "attn_v"), self.cache, cfg.heads, self.rope)
         options = AttentionOptions(cfg.attention_scale, first=FIRST)
         layer = Layer(cfg, self.w, ops, BLOCK, self.rope, 0)
         layer.add_attention(ops.attention(q, self.cache, cfg.heads, options), x)
         layer.add_feed_forward(layer.feed_forward(x), x)
         hidden = ops.rms_norm("eagle.hidden", x, self._vector(cfg.output_norm, shape.width), cfg.eps)
-        count = len(shape.tokens) if shape.tokens is not None else self.model.vocab
-        head = self._own_or_models(HEAD, TABLE if HEAD not in self.w else HEAD, count)
+        known = len(shape.tokens) if shape.tokens is not None else self.model.vocab
+        output = self._matrix(OUTPUT, OUTPUT if OUTPUT in self.w else TABLE, known)
         if self.rows is None:
-            ops.project_into(logits, hidden, head)
+            ops.project_into(logits, hidden, output)
         else:
-            map_logits(ops, ops.project("eagle.logits", hidden, head, None), count, self.rows, logits)
+            map_logits(ops, ops.project("eagle.logits", hidden, output, None), known, self.rows, logits)
         return x
 
     def _input(self, ops: Ops, hidden: Buffer | None, residual: Residual | None = None) -> Buffer:
-        """The layer's input (n, 2 * width). `hidden`: fused states, or with `residual` its own; None: the ring's."""
+        """The layer's input (n, 2 * width).
+
+        `hidden`, without `residual`: the batch's fused states, which also go to the ring. With `residual`: what the
+        layer has computed of the tokens before. None: the fused states in the ring.
+        """
         n = self.shape.width
-        e = ops.embed(self._own_or_models(TABLE, TABLE, self.model.vocab), name="eagle.embedded")
+        e = ops.embed(self._matrix(TABLE, TABLE, self.model.vocab), name="eagle.embedded")
         norms = self.w.vector(*((f"{BLOCK}{name}.weight", n) for name in ("attn_norm", "attn_norm_2")))
-        own = residual is not None and hidden is not None
-        return mtp_input(ops, e, hidden, n, InputNorms(norms, self.shape.cfg.eps), own=own, residual=residual)
+        from_layer = residual is not None and hidden is not None
+        return mtp_input(
+            ops, e, hidden, n, InputNorms(norms, self.shape.cfg.eps), from_layer=from_layer, residual=residual
+        )
 
     def _projection(self, *names: str) -> Projection:
         """The layer's matrices for its input, stacked."""
@@ -170,9 +189,9 @@ class Eagle:
         parts = [(f"{BLOCK}{name}.weight", n * cfg.head_dim) for name, n in zip(names, heads, strict=True)]
         return Projection(self.w.stack(parts, 2 * self.shape.width))
 
-    def _own_or_models(self, own: str, models: str, rows: int) -> Weight:
-        """The head's matrix (rows, width) of this name, or the model's."""
-        return self.w.matrix(DRAFT + own if DRAFT + own in self.w else models, rows, self.shape.width)
+    def _matrix(self, name: str, of_model: str, rows: int) -> Weight:
+        """The head's matrix (rows, width) of this name. If it has none, the model's matrix `of_model`."""
+        return self.w.matrix(DRAFT + name if DRAFT + name in self.w else of_model, rows, self.shape.width)
 
     def _vector(self, name: str, length: int) -> Weight:
         return self.w.vector((f"{DRAFT}{name}.weight", length))

@@ -88,16 +88,16 @@ class Assistant:
         """Append what stores the model's last hidden states. `x`: the batch's, before the last norm (n, n_embd)."""
         store_hidden(ops, x, self._vector(self.model.output_norm, self.model.embedding_length), self.model.eps)
 
-    def predict(self, ops: Ops, logits: Buffer, own: Buffer | None = None) -> Buffer:
+    def predict(self, ops: Ops, logits: Buffer, previous: Buffer | None = None) -> Buffer:
         """Append the assistant for a token of each sequence of a batch; return its hidden states for the next token.
 
-        `logits`: where to put them. `own`: the hidden states of the tokens before, as this returns them; None: the
+        `logits`: where to put them. `previous`: the hidden states of the tokens before, as this returns them; None: the
         model's.
         """
         cfg, n, wide = self.cfg, self.cfg.embedding_length, self.model.embedding_length
         table = self.w.matrix("token_embd.weight", self.model.vocab, wide)
         e = ops.embed(table, self.model.embedding_scale, name="assistant.embedded")
-        joined = mtp_input(ops, e, own, wide, own=own is not None)
+        joined = mtp_input(ops, e, previous, wide, from_layer=previous is not None)
         pre = self.w.matrix(DRAFT + "nextn.pre_projection.weight", n, 2 * wide)
         x = ops.project("assistant", joined, pre, None)
         for i, window in enumerate(cfg.windows):

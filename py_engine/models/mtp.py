@@ -53,13 +53,13 @@ class MtpLayer:
         hidden = ops.rms_norm("mtp.hidden", x, self._vector(cfg.output_norm), cfg.eps)
         self._layer(ops).append_keys(self._input(ops, hidden), self.cache)
 
-    def predict(self, ops: Ops, logits: Buffer, own: Buffer | None = None) -> Buffer:
+    def predict(self, ops: Ops, logits: Buffer, previous: Buffer | None = None) -> Buffer:
         """Append the layer and its head for a token of each sequence of a batch; return its hidden states.
 
-        `logits`: where to put them. `own`: the hidden states of the tokens before, as this returns them; None: the
+        `logits`: where to put them. `previous`: the hidden states of the tokens before, as this returns them; None: the
         model's.
         """
-        x, layer, cfg = self._input(ops, own, own=own is not None), self._layer(ops), self.cfg
+        x, layer, cfg = self._input(ops, previous, from_layer=previous is not None), self._layer(ops), self.cfg
         layer.add_attention(layer.attention(x, self.cache), x)
         if cfg.mixture and layer.b + "ffn_gate_inp.weight" in self.w:
             norm = self._vector(layer.b + cfg.ffn_norm)
@@ -78,12 +78,12 @@ class MtpLayer:
     def _layer(self, ops: Ops) -> Layer:
         return Layer(self.cfg, self.w, ops, f"blk.{self.block}.", self.rope, 0)
 
-    def _input(self, ops: Ops, hidden: Buffer | None, *, own: bool = False) -> Buffer:
+    def _input(self, ops: Ops, hidden: Buffer | None, *, from_layer: bool = False) -> Buffer:
         """The layer's input (n, n_embd). `hidden`: the hidden states that plan/mtp.py reads."""
         n = self.cfg.embedding_length
         e = ops.embed(self._table("token_embd"), self.cfg.embedding_scale, name="mtp.embedded")
         norms = self.w.vector(*((self._name(name) + ".weight", n) for name in ("enorm", "hnorm")))
-        joined = mtp_input(ops, e, hidden, n, InputNorms(norms, self.cfg.eps), own=own)
+        joined = mtp_input(ops, e, hidden, n, InputNorms(norms, self.cfg.eps), from_layer=from_layer)
         return ops.project("mtp", joined, self.w.matrix(self._name("eh_proj") + ".weight", n, 2 * n), None)
 
     def _name(self, tensor: str) -> str:

@@ -62,7 +62,12 @@ class AttentionOptions:
     value_from: int = 0  # where keys and values are the same rows, the first of the columns that are a value
     index_mask: Buffer | None = None  # (n, words): bits of the positions that a token attends to (plan/index.py)
     anchor: int = 0  # as in Rope: a token stands at its sequence's anchor and does not see itself
-    first: int = 0  # the first position that tokens of a small batch see; a token before it sees itself alone
+    # The first position that tokens see, in attention of one token or a small batch; a token before it sees itself
+    # alone. Not with a window.
+    first: int = 0
+
+    def __post_init__(self) -> None:
+        assert not (self.first and self.window), "kernels differ in what a window leaves visible of `first`"
 
     @property
     def window_params(self) -> dict[str, int | str]:
@@ -229,6 +234,7 @@ def quantize_cache(ops: OpList, cache: Cache, cols: int) -> None:
 
 def prefill(ops: OpList, call: Call) -> None:
     """Attention of many tokens of one sequence, in tiles of tokens x positions."""
+    assert not call.options.first, "the kernels for batches see all positions"
     _, n_head_kv, head_dim = call.heads
     causal, sinks, slopes, relative = (getattr(call.options, n) for n in ("causal", "sinks", "slopes", "relative"))
     expanded, value = call.expanded, call.expanded.value if call.expanded else head_dim

@@ -78,15 +78,18 @@ def add_draft(plan: Plan, draft: Plan, device: Device, n_ctx: int) -> None:
     _add_states(plan, device, "pairs")
 
 
-def add_mtp(plan: Plan, device: Device, anchor: int = 0) -> None:
-    """Make the lists MTP and MTP_NEXT what drafts in a plan. `anchor`: as in Rope, if a draft has one.
+def add_mtp(plan: Plan, device: Device, n_ctx: int, anchor: int = 0) -> None:
+    """Make the lists MTP and MTP_NEXT what drafts in a plan.
+
+    `n_ctx`: positions that what drafts was trained for. `anchor`: as in Rope, if a draft has one.
 
     The states of recurrent layers are those after a batch's last two tokens (states.py). So they are there after the
     newest token, too, if the draft is one token that is rejected.
     """
     moved = sum(part.bytes for _, part in of_step(plan, [MTP], device, 1, 0))
     cost = moved / decode_bytes(plan, device, 0)
-    plan.draft = DraftPlan(plan.n_ctx, cost, 1 if plan.recurrent else MAX_DRAFT, SEQUENCES, own=True)
+    most = 1 if plan.recurrent else MAX_DRAFT
+    plan.draft = DraftPlan(min(n_ctx, plan.n_ctx), cost, most, SEQUENCES, computed_by_model=True)
     plan.lazy |= {MTP, MTP_NEXT, each(MTP), each(MTP_NEXT)}
     _add_states(plan, device, "begin", anchor)
 
@@ -138,7 +141,7 @@ def draft_step(
     draft, count = adapted.plan.draft, len(sequences)
     assert draft is not None
     sampling = [*processors, sampler]
-    if draft.own:
+    if draft.computed_by_model:
         first, more = _mtp_draft(sampling, count)
     else:
         first, more = _model_draft(sampling, count)

@@ -34,7 +34,7 @@ class InputNorms:
 class Residual:
     """What the layer adds to: x (n, cols), which gets the hidden states before the batch's tokens.
 
-    `normed`: as the layer's input has them. With mtp_input()'s `own`, x is where they are before.
+    `normed`: as the layer's input has them. With mtp_input()'s `from_layer`, x is where they are before.
     """
 
     x: Buffer
@@ -43,15 +43,19 @@ class Residual:
 
 def mtp_input(
     ops: OpList, e: Buffer, hidden: Buffer | None, cols: int, norms: InputNorms | None = None,
-    *, own: bool = False, residual: Residual | None = None,
+    *, from_layer: bool = False, residual: Residual | None = None,
 ) -> Buffer:  # fmt: skip
     """The embeddings of the batch's tokens `e`, beside the hidden states before them: (n, 2 * cols).
 
     `hidden`: the batch's hidden states; the last ones are written to the ring. None: the batch is a token of each of
-    some sequences, and the states before are in the ring. `own`: `hidden` is the layer's own of the tokens before.
-    `norms`: of both parts; None: they are not normalised. `residual`: what gets these hidden states, too.
+    some sequences, and the states before are in the ring. `from_layer`: `hidden` is what the layer has computed of the
+    tokens before. `norms`: of both parts; None: they are not normalised. `residual`: what gets these hidden states,
+    too.
     """
-    source = "own" if own else "ring" if hidden is None else "batch"
+    assert hidden is not None or not from_layer, "a layer that goes on has its own states"
+    assert norms is not None or residual is None, "mtp_input.wgsl writes x where it normalises"
+    assert not (from_layer and residual) or hidden is residual.x, "the hidden states are read where x is written"
+    source = "own" if from_layer else "ring" if hidden is None else "batch"
     y = ops.rows("mtp_input", 2 * cols, ops.input_dtype)
     ops.add(
         "mtp_input",
@@ -63,8 +67,8 @@ def mtp_input(
         {"x_stride": e.shape[1], "y_stride": y.shape[1]} | ({"eps": norms.eps} if norms else {}),
         {"state": ops.state, "e": e, "y": y}
         | ({"norm": norms.weight} if norms else {})
-        | ({} if own else {"ring": _ring(ops, cols)})
-        | ({"hidden": hidden} if hidden and not (own and residual) else {})
+        | ({} if from_layer else {"ring": _ring(ops, cols)})
+        | ({"hidden": hidden} if hidden and not (from_layer and residual) else {})
         | ({"x": residual.x} if residual else {}),
         PerToken(),
     )

@@ -178,7 +178,7 @@ class DraftPlan:
     cost: float  # the bytes that a step of it reads, of those that a step of the plan's own model reads
     most: int  # tokens of a draft
     sequences: int  # that it drafts for at a time
-    own: bool = False  # it is no draft model: the model's lists compute what it reads
+    computed_by_model: bool = False  # the model's lists compute what it reads; else it is a draft model, with own lists
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from py_engine.errors import WispError
+from py_engine.files.draft_header import described
 from py_engine.files.tensor_types import BLOCK_SIZES
 from py_engine.files.tensor_types import TensorType as Q
 
@@ -122,7 +123,7 @@ def layout(type: Q, tensor: str) -> Layout:
     if type not in LAYOUTS:
         known = ", ".join(t.name for t in LAYOUTS)
         raise WispError(
-            f"Tensor {tensor} is stored as {type.name}, which Wisp cannot run yet. Use a file in one of: {known}.",
+            f"{described(tensor)} is stored as {type.name}, which Wisp cannot run yet. Use a file in one of: {known}.",
             "unsupported_quantization",
         )
     return LAYOUTS[type]

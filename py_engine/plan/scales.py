@@ -6,6 +6,7 @@ NVFP4 files have them, because the scales in the blocks have eight bits. A kerne
 from __future__ import annotations
 
 from py_engine.errors import WispError
+from py_engine.files.draft_header import DRAFT, described
 from py_engine.plan.plan import Weight
 
 MAX_STACKED = 3  # matrices with scales of their own in one weight: lib/matrix_scale.wgsl
@@ -19,8 +20,8 @@ def scale_of(tensor: str) -> str:
 def unsupported_scale(tensor: str) -> WispError:
     """The error for a tensor whose scale no kernel applies."""
     return WispError(
-        f"Tensor {tensor} has a scale of its own ({scale_of(tensor)}), which Wisp cannot apply there yet. Use a file "
-        "in another quantisation.",
+        f"{described(tensor)} has a scale of its own ({scale_of(tensor).removeprefix(DRAFT)}), which Wisp cannot apply "
+        "there yet. Use a file in another quantisation.",
         "unsupported_quantization",
     )
 

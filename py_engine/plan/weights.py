@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import prod
 
 from py_engine.errors import WispError
+from py_engine.files.draft_header import DRAFT, described
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
@@ -36,6 +37,13 @@ LAYER = re.compile(r"blk\.\d+\.")
 
 def missing_tensor(tensor: str, architecture: str) -> WispError:
     """The error for a file without a tensor that its architecture needs."""
+    if tensor.startswith(DRAFT):
+        return WispError(
+            f"The draft model's file has no tensor {tensor.removeprefix(DRAFT)}, which it needs. Download the file "
+            "again, or use another conversion of the draft model.",
+            "missing_tensor",
+            param="draft",
+        )
     return WispError(
         f"The file has no tensor {tensor}, which the {architecture} architecture needs. Download the file again, or "
         "use another conversion of the model.",
@@ -83,7 +91,8 @@ class Weights:
         got = tuple(reversed(info.shape))
         if [n for n in got if n != 1] != [n for n in shape if n != 1]:
             raise WispError(
-                f"Tensor {tensor} is {' x '.join(map(str, got))}; the metadata requires {' x '.join(map(str, shape))}.",
+                f"{described(tensor)} is {' x '.join(map(str, got))}; the metadata requires "
+                f"{' x '.join(map(str, shape))}.",
                 "bad_tensor_shape",
             )
         quants.layout(info.type, tensor)
@@ -245,7 +254,9 @@ class Weights:
         """Check a vector's shape and type."""
         info = self._tensor(tensor, *shape)
         if info.type != Q.F32:
-            raise WispError(f"Tensor {tensor} is {info.type.name}; vectors must be F32.", "unsupported_quantization")
+            raise WispError(
+                f"{described(tensor)} is {info.type.name}; vectors must be F32.", "unsupported_quantization"
+            )
 
     def integers(self, tensor: str, rows: int, cols: int) -> Weight:
         """A table of 32-bit integers (rows, cols). Declared as F32, whose bytes are uploaded as they are."""
@@ -253,7 +264,7 @@ class Weights:
         if info is None:
             raise missing_tensor(tensor, self.header.architecture)
         if info.type != Q.I32 or tuple(reversed(info.shape)) not in ((rows, cols), (rows,) if cols == 1 else ()):
-            raise WispError(f"Tensor {tensor} must be I32, {rows} x {cols}.", "bad_tensor_shape")
+            raise WispError(f"{described(tensor)} must be I32, {rows} x {cols}.", "bad_tensor_shape")
         return self._add(Weight(tensor, Q.F32, rows, cols, ((tensor, 0, rows),)))
 
     def has_all(self, tensors: list[str]) -> bool:

@@ -46,7 +46,7 @@ def test_the_input_joins_a_token_with_the_state_before(
         if pos:
             ring[seq, (pos - 1) % RING] = bench.random.standard_normal(cols)
     bench.data["mtp.ring"] = ring
-    y = mtp_input(ops, e, None if source == "ring" else hidden, cols, norms, own=source == "own")
+    y = mtp_input(ops, e, None if source == "ring" else hidden, cols, norms, from_layer=source == "own")
     gpu, host = bench.run(ops)
     n = bench.n
     check(bench, gpu[y.name][:n], host[y.name][:n])
@@ -74,7 +74,7 @@ def test_the_layer_adds_to_the_state_before(bench: Bench, setup: Setup, cols: in
         bench.data["mtp.ring"] = ring
     before = bench.data[x.name].copy()
     residual, own = Residual(x, kind == "normed"), source == "own"
-    y = mtp_input(ops, e, x if own else None, cols, InputNorms(norms, EPS), own=own, residual=residual)
+    y = mtp_input(ops, e, x if own else None, cols, InputNorms(norms, EPS), from_layer=own, residual=residual)
     gpu, host = bench.run(ops)
     n, places = bench.n, setup.places or [(setup.pos, setup.seq)]
     state = np.stack([before[m, :cols] if own else ring[seq, (pos - 1) % RING] for m, (pos, seq) in enumerate(places)])

@@ -77,7 +77,7 @@ def write(kind: Kind, model: Path, head: Path, dtype: type[np.floating] = np.flo
     others = {key: value for key, value in fields.items() if not key.startswith(f"{arch}.")}
     wide = int(fields[f"{arch}.embedding_length"])
     own: dict[str, Any] = {
-        "vocab_size": len(tensors["token_embd.weight"]), "context_length": 128, "embedding_length": kind.width,
+        "vocab_size": len(tensors["token_embd.weight"]), "context_length": 1024, "embedding_length": kind.width,
         "block_count": 1, "feed_forward_length": 96, "attention.head_count": HEADS,
         "attention.head_count_kv": KV_HEADS, "attention.key_length": HEAD_DIM, "attention.value_length": HEAD_DIM,
         "attention.layer_norm_rms_epsilon": EPS, "rope.dimension_count": HEAD_DIM, "rope.freq_base": BASE,

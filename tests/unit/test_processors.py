@@ -79,8 +79,8 @@ def test_the_lists_of_a_step() -> None:
     model = AdaptedSequences(Plan(1, 1, 1))
     verifying = [*BATCH_FORWARD, each(plain), verify("greedy")]
     assert names_of(draft_step({0: sampling(PLAIN)}, model, [0])) == verifying
-    for own in (False, True):
-        model.plan.draft = DraftPlan(1, 0.1, 7, 4, own)
+    for computed_by_model in (False, True):
+        model.plan.draft = DraftPlan(1, 0.1, 7, 4, computed_by_model)
         drafted = names_of(draft_step({0: sampling(PLAIN)}, model, [0], n_model_draft=2))
         assert drafted[-len(verifying) :] == verifying
         assert drafted.count(plain) == drafted.count("greedy") == 2

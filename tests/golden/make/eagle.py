@@ -1,7 +1,7 @@
 """Compare EAGLE-3 heads with llama.cpp's: `python -m tests.golden.make.eagle`.
 
 The unit tests compare Wisp with tests/support/eagle_models.py. This compares that reference with llama.cpp, and exits
-with 1 if they differ by more than llama.cpp's own rounding.
+with 1 if a head's logits differ by more than MOST times what the model's own do: by more than rounding.
 """
 
 import sys
@@ -17,7 +17,7 @@ from tests.golden.make.llama_cpp_api import Library, library
 from tests.support import eagle_models
 
 CONTEXT = 0  # llama_context_type
-MOST = 4  # differences of a head's logits, in those of the model's own
+MOST = 1.5  # differences of a head's logits, in those of the model's own
 IDS = [(37 * i + 11) % 300 for i in range(40)]
 DRAFTED = [5, 9, 250]
 
