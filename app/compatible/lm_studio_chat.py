@@ -143,8 +143,9 @@ class ChatAnswer:
             "tokens_per_second": timings["predicted_per_second"],
             "time_to_first_token_seconds": timings["ttft_ms"] / 1000,
         }
-        if "response_id" in self.body:
-            self._stored.add(self.body["response_id"], [*self._messages, self._said()])
+        id = self.body.get("response_id")
+        if id is not None and not self._stored.add(id, [*self._messages, self._said()]):
+            del self.body["response_id"]  # no request could continue it
         self._event("chat.end", result=self.body)
 
     def _said(self) -> dict[str, Json]:

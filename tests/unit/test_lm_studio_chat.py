@@ -1,6 +1,7 @@
 """LM Studio's chats of version 1: what they say, what is stored of them, and what is refused."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -188,10 +189,45 @@ def test_the_least_recently_used_chats_are_dropped() -> None:
     assert small.until("c", "x")
     with pytest.raises(WispError):
         small.until("b", "x")
-    small.add("d", [{**one, "content": "x" * 400}])  # more than all may have
-    with pytest.raises(WispError):
-        small.until("d", "x")
-    assert small._characters == 0
+
+
+def test_a_chat_that_is_larger_than_the_store_leaves_the_others() -> None:
+    stored = StoredChats(most_characters=200)
+    one: dict[str, Json] = {"role": "user", "content": "x" * 40}
+    assert stored.add("a", [one])
+    assert not stored.add("b", [{**one, "content": "x" * 400}])
+    assert stored.until("a", "x") == [one]
+    with pytest.raises(WispError, match="'b' is not stored"):
+        stored.until("b", "x")
+
+
+def test_the_answer_of_a_chat_that_is_too_large_has_no_id() -> None:
+    answer = ChatAnswer("m", None, "resp_1", [{"role": "user", "content": "x" * 400}], StoredChats(most_characters=200))
+    answer.chunk({"choices": [{"delta": {"content": "A"}, "finish_reason": "stop"}]})
+    usage, timings = {"prompt_tokens": 1, "completion_tokens": 1}, {"predicted_per_second": 4.0, "ttft_ms": 500.0}
+    answer.chunk({"choices": [], "usage": usage, "timings": timings})
+    assert "response_id" not in answer.body
+
+
+def test_a_message_of_several_answers_counts_once() -> None:
+    picture: dict[str, Json] = {"role": "user", "content": "x" * 500}
+    stored, messages = StoredChats(most_characters=1200), [picture]
+    for i in range(10):
+        messages = [*messages, {"role": "assistant", "content": f"{i}"}]
+        stored.add(f"resp_{i}", messages)
+    assert [len(stored.until(f"resp_{i}", "x")) for i in range(10)] == [*range(2, 12)]
+    stored.add("other", [{"role": "user", "content": "x" * 1100}])  # all of the others must go for it
+    assert stored._characters == len(json.dumps(stored.until("other", "x")[0]))
+
+
+def test_an_answer_that_comes_again_replaces_the_chat() -> None:
+    stored = StoredChats(most_characters=200)
+    for _ in range(4):
+        stored.add("a", [{"role": "user", "content": "x" * 40}])
+    small: dict[str, Json] = {"role": "user", "content": "y"}
+    stored.add("b", [small])
+    assert stored.until("a", "x")[0]["content"] == "x" * 40
+    assert stored.until("b", "x") == [small]
 
 
 async def test_an_aborted_answer_is_not_stored(page: Page) -> None:
