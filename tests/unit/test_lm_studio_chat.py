@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from app.compatible.lm_studio_chat import ChatAnswer, chat
+from app.compatible.lm_studio_chat import ChatAnswer, chat, reworded
 from app.compatible.stored_chats import StoredChats
 from app.openai.answers import Identity
 from app.openai.fields import Json
@@ -150,6 +151,9 @@ def test_fields_are_those_of_a_chat() -> None:
     [
         ({"input": None}, T, "input"),
         ({"input": []}, T, "input"),
+        ({"input": ""}, V, "input"),
+        ({"input": [{"type": "text"}]}, T, "input[0].content"),
+        ({"input": [{"type": "image", "data_url": "data:image/png;base64,??"}]}, V, "input[0].data_url"),
         ({"input": ["a"]}, T, "input[0]"),
         ({"input": [{"type": "audio"}]}, V, "input[0].type"),
         ({"input": [{"type": "text", "content": 5}]}, T, "input[0].content"),
@@ -228,6 +232,26 @@ def test_an_answer_that_comes_again_replaces_the_chat() -> None:
     stored.add("b", [small])
     assert stored.until("a", "x")[0]["content"] == "x" * 40
     assert stored.until("b", "x") == [small]
+
+
+async def test_an_error_of_the_chat_names_what_the_client_sent(page: Page) -> None:
+    first = await page.call(KIND, request={"input": "Hi", "system_prompt": "Be short."})
+    more = {"previous_response_id": first["response_id"]}
+    picture = [{"type": "text", "content": "a"}, {"type": "image", "data_url": PICTURE}]
+    error = (await page.call(KIND, request=more | {"input": picture}))["error"]
+    assert (error["code"], error["param"]) == ("no_projector", "input[1].data_url")
+    assert "messages" not in error["message"]
+    error = (await page.call(KIND, request=more | {"input": "long " * 9000}))["error"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "input")
+    assert "Begin a new chat" in error["message"]
+
+
+def test_an_error_of_a_stored_picture_names_the_stored_chat() -> None:
+    request = request_of(input=[{"type": "image", "data_url": PICTURE}])
+    later = replace(request, messages=[*request.messages, {"role": "user", "content": "Hi"}])
+    error = WispError("messages[0].content[0] cannot be seen.", "no_projector", param="messages[0].content[0]")
+    assert reworded(error, later).param == "previous_response_id"
+    assert reworded(error, request).message == "input[0] cannot be seen."
 
 
 async def test_an_aborted_answer_is_not_stored(page: Page) -> None:
