@@ -9,22 +9,25 @@ from app.openai.requests import EFFORTS
 _PRINTED = frozenset(["low", "medium", "high"])  # gpt-oss and Muse Glimmer print any text; they were trained with these
 _WITHOUT = {"no_think": "none"}  # Hunyuan 3's name -> ours
 _QUOTED = re.compile(r"""["'](\w+)["']""")
-_MENTIONS = re.compile("effort|strength")
+_MENTIONS = re.compile(r"(?<![a-zA-Z])(effort|strength)s?\b")  # thinking_effort, too
 
 
 @lru_cache(maxsize=16)
 def levels(source: str) -> dict[str, str]:
     """The efforts that a template tells apart: ours -> its name for it.
 
-    They are the texts in its statements about the effort. A template that rejects others has no more than those.
+    They are the texts in its statements about the effort. A template that rejects others has no more than those: its
+    error is about the effort, or follows a check that the effort is not in a list.
     """
     found: dict[str, str] = {}
-    rejects = False
+    rejects = is_check = False
     for statement in _statements(source):
         if _MENTIONS.search(statement):
             names = {_WITHOUT.get(name, name): name for name in _QUOTED.findall(statement)}
             found |= {ours: name for ours, name in names.items() if ours in EFFORTS}
             rejects = rejects or "raise_exception" in statement
+        rejects = rejects or (is_check and "raise_exception" in statement)
+        is_check = bool(_MENTIONS.search(statement)) and "not in" in statement
     return found if rejects and found else {level: level for level in _PRINTED} | found
 
 
@@ -43,11 +46,12 @@ def level_of(source: str, effort: str) -> str:
 def with_effort(source: str, variables: dict[str, Any]) -> dict[str, Any]:
     """The variables with the effort's level, under each name that templates have for it.
 
-    A template with a level for no thoughts has it as their only switch (Hunyuan 3, Mistral Small 4).
+    Where a template has a level for no thoughts, that level is its only switch of thoughts (Hunyuan 3,
+    Mistral Small 4).
     """
     effort, thinks, out = variables.get("reasoning_effort"), variables.get("enable_thinking"), dict(variables)
     if isinstance(thinks, bool) and "enable_thinking" not in source and "none" in levels(source):
-        effort = effort or "high" if thinks else "none"
+        effort = (effort or "high") if thinks else "none"
     if isinstance(effort, str):
         level = level_of(source, effort)
         out = {"reasoning_strength": level, "thinking_effort": level, **out, "reasoning_effort": level}

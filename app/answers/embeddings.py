@@ -22,11 +22,10 @@ from py_engine.generate.request_queue import Job
 MAX_INPUTS = 2048
 FIRST_GROUP = 512  # tokens of the first group of texts that are computed at once
 GROUP_S = 0.05  # seconds that a group should take
-AS_COMPUTED, MAXIMUM, EUCLIDEAN = (
-    -1,
-    0,
-    2,
-)  # norms by their numbers in `embd_normalize`; the others, from 1 on, are p-norms
+# Norms by their numbers in `embd_normalize`. The others, from 1 on, are p-norms.
+AS_COMPUTED = -1  # no norm
+MAXIMUM = 0  # the largest absolute value
+EUCLIDEAN = 2  # the length
 LARGEST = 32760  # the largest value of an embedding that is scaled by MAXIMUM: it fits an int16
 _IGNORED = ("model", "user", "ttl", "keep_alive")
 _EMBEDDING = ("input", "dimensions", "encoding_format", "embd_normalize", *_IGNORED)

@@ -25,7 +25,8 @@ class HarmonyParser(MessageParser):
 
     def finish(self, *, cut: bool = False) -> list[Delta]:
         if self._header is not None:
-            found = self._unfinished_header(_CUT, cut=cut)
+            is_call = "to=functions." in self._header  # no text of an answer begins so
+            found = self._unfinished_header(_CUT, cut=cut or is_call)
             return [] if self._calls else found
         return self._part(self._until.held)
 

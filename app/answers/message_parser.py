@@ -61,7 +61,7 @@ class MessageParser(ABC):
         return []
 
     def _unfinished_header(self, form: re.Pattern[str], *, cut: bool) -> list[Delta]:
-        """The deltas of a header that the answer ends in. It is dropped if it has the form of one.
+        """The deltas of a header that the answer ends in. Text that looks like a header is dropped.
 
         The first one is text where nothing cut the answer and nothing marks it: an answer may be the word "assistant".
         """

@@ -45,10 +45,9 @@ async def with_files_read(
     body = await job.run(with_pdf_texts(body, page.read_pdf))
     if (found := without_videos(body)) is None:
         return body
-    others, path, heard = found
-    check(others)
+    check(found.body)
     async with held() as model:
-        vision = vision_of(model, path)
-        if heard:
-            check_hears(model, heard)
+        vision = vision_of(model, found.first)
+        if found.heard:
+            check_hears(model, found.heard)
     return await job.run(with_frames(body, page.fetch_media, page.read_video, vision))

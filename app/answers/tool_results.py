@@ -61,7 +61,7 @@ def in_answers(messages: Messages, broken: Callable[[str], str] = str) -> Messag
                     out[-1] = {**turn, "content": _END}
                 out.append({"role": "assistant", "content": message["content"]})
             out.append({**message, "content": "", "tool_responses": []})
-        elif message["role"] == "assistant" and turn is not None and message.get("content"):
+        elif message["role"] == "assistant" and turn is not None and _has_text(message.get("content")):
             out[-1], calls = {**turn, "content": message["content"]}, []
         else:
             out.append(message)

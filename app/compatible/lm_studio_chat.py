@@ -3,11 +3,14 @@
 Source: lmstudio.ai/docs/developer/rest/chat, /stateful-chats and /streaming-events.
 """
 
+import re
+
 from app.compatible.stored_chats import Messages, StoredChats
 from app.openai.answers import Identity
 from app.openai.converted import Converted, Emit
 from app.openai.fields import Body, Json, boolean, integer, one_of, text, unsupported, wrong_type, wrong_value
-from app.openai.requests import chat_request
+from app.openai.requests import ChatRequest, CompletionRequest, chat_request
+from py_engine.errors import WispError
 
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty")
 _KNOWN = frozenset(
@@ -16,6 +19,9 @@ _KNOWN = frozenset(
 )  # fmt: skip
 _EFFORTS = ("off", "low", "medium", "high", "on")
 _PREFIX = "resp_"  # of an answer's id
+_MESSAGE = re.compile(r"messages\[(\d+)\]\.content")
+# The end of a path in a chat request -> in this API's.
+_RENAMED = ((".image_url.url", ".data_url"), (".image_url", ".data_url"), (".text", ".content"))
 
 
 def chat(body: Json, stored: StoredChats) -> Converted:
@@ -33,12 +39,39 @@ def chat(body: Json, stored: StoredChats) -> Converted:
     request: Body = {name: body[name] for name in _SAMPLING if body.get(name) is not None}
     request |= {"messages": messages, "max_tokens": integer(body, "max_output_tokens", 1)} | _reasoning(body)
     request |= {"stream": True, "stream_options": {"include_usage": True}}
-    made = chat_request({name: value for name, value in request.items() if value is not None})
+    try:
+        made = chat_request({name: value for name, value in request.items() if value is not None})
+    except WispError as error:
+        raise _reworded(error, len(messages)) from None
 
     def answer(model: str, emit: Emit | None, identity: Identity) -> ChatAnswer:
         return ChatAnswer(model, emit, f"{_PREFIX}{identity.root}" if store else None, messages, stored)
 
     return Converted(body, made, boolean(body, "stream"), answer)
+
+
+def reworded(error: WispError, request: ChatRequest | CompletionRequest) -> WispError:
+    """The error of a chat request that this module has made, with the fields that the client has sent."""
+    return _reworded(error, len(request.messages)) if isinstance(request, ChatRequest) else error
+
+
+def _reworded(error: WispError, n_messages: int) -> WispError:
+    param, message = error.param or "", error.message
+    if param == "messages":
+        if error.code == "context_length_exceeded":
+            message = message.replace("Shorten the conversation,", "Begin a new chat, shorten the input,")
+        return error.reworded(message, "input")
+    found = _MESSAGE.match(param)
+    if found is None:
+        return error
+    if int(found[1]) < n_messages - 1:  # of an earlier message, which the server has stored
+        return error.reworded(message.replace(param, "previous_response_id"), "previous_response_id")
+    name = "input" + param[found.end() :]
+    for end, ours in _RENAMED:
+        if name.endswith(end):
+            name = name.removesuffix(end) + ours
+            break
+    return error.reworded(message.replace(param, name), name)
 
 
 def _messages(body: Body, stored: StoredChats) -> Messages:
@@ -54,6 +87,8 @@ def _messages(body: Body, stored: StoredChats) -> Messages:
 
 
 def _content(given: Json) -> Json:
+    if given == "":
+        raise wrong_value("input is empty; say something.", "input")
     if isinstance(given, str):
         return given
     if not isinstance(given, list) or not given:
@@ -65,7 +100,9 @@ def _part(given: Json, path: str) -> dict[str, Json]:
     if not isinstance(given, dict):
         raise wrong_type(path, "an object", given)
     if given.get("type") in ("message", "text"):  # the documentation's table has the one, its example the other
-        return {"type": "text", "text": text(given, "content", f"{path}.content") or ""}
+        if (content := text(given, "content", f"{path}.content")) is None:
+            raise wrong_type(f"{path}.content", "a string", None)
+        return {"type": "text", "text": content}
     if given.get("type") != "image":
         raise wrong_value(f"{path}.type must be 'message', 'text' or 'image'.", f"{path}.type")
     url = text(given, "data_url", f"{path}.data_url")
@@ -143,8 +180,9 @@ class ChatAnswer:
             "tokens_per_second": timings["predicted_per_second"],
             "time_to_first_token_seconds": timings["ttft_ms"] / 1000,
         }
-        if "response_id" in self.body:
-            self._stored.add(self.body["response_id"], [*self._messages, self._said()])
+        id = self.body.get("response_id")
+        if id is not None and not self._stored.add(id, [*self._messages, self._said()]):
+            del self.body["response_id"]  # no request could continue it
         self._event("chat.end", result=self.body)
 
     def _said(self) -> dict[str, Json]:

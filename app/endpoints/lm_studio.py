@@ -9,6 +9,7 @@ from app.endpoints.handlers import Handlers, answers
 from app.model_messages import Platform
 from app.models.registry import Models
 from app.openai.requests import chat_request, completion_request
+from py_engine.errors import WispError
 
 
 class LMStudioHandlers(Handlers):
@@ -33,7 +34,11 @@ class LMStudioHandlers(Handlers):
     @answers("api/v1/chat")
     async def chat(self, fields: Fields, call: Call) -> Any:
         """Answer a chat, and store it."""
-        return await self.converted_untruncated(lm_studio_chat.chat(fields.get("request"), self._chats), fields, call)
+        given = lm_studio_chat.chat(fields.get("request"), self._chats)
+        try:
+            return await self.converted_untruncated(given, fields, call)
+        except WispError as error:
+            raise lm_studio_chat.reworded(error, given.request) from None
 
     @answers("api/v0/models")
     async def list_models(self, fields: Fields, call: Call) -> dict[str, Any]:

@@ -18,6 +18,9 @@ _VLLM_OPTIONS: dict[str, tuple[Json, ...]] = {
     "whitespace_pattern": (None,),
     "disable_any_whitespace": (None, False),
     "disable_additional_properties": (None, False),
+    "disable_fallback": (None, False),
+    "_backend": (None,),  # vLLM's own fields, which it writes with the others
+    "_backend_was_auto": (None, False),
 }
 NAMES = frozenset(["response_format", "grammar", "regex", "json_schema", "structured_outputs", *OLDER_NAMES])
 KINDS = ("text", "json_object", "json_schema", "grammar", "regex", "structural_tag")

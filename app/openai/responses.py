@@ -51,7 +51,9 @@ def _chat_request(body: Json) -> ChatRequest:
         if name in _KNOWN or value is None or value in _NEUTRAL.get(name, ()):
             continue
         if name in _NEUTRAL:
-            raise unsupported(f"{name} is not supported: no response is stored; leave it out.", name)
+            raise unsupported(
+                f"{name} is not supported: nothing is stored that a later request could name; leave it out.", name
+            )
         raise unsupported(f"Unrecognized request argument supplied: {name}", name)
     chat: Body = {name: body[name] for name in _PASSED_ON if name in body}
     chat |= {"messages": _messages(body), "stream_options": {"include_usage": True}, "stream": True}

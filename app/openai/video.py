@@ -9,6 +9,7 @@ Frames that were taken already may take the place of a file: {"frames": [{"secon
 from __future__ import annotations
 
 from itertools import chain
+from typing import NamedTuple
 
 from app.openai.fields import Body, Json, wrong_value
 from app.openai.media import MediaPart
@@ -44,22 +45,28 @@ async def with_frames(body: Json, fetch: Fetch, read: ReadVideo, vision: Vision)
     return _replaced(body, frames) if frames else body
 
 
-def without_videos(body: Json) -> tuple[Json, str, str] | None:
-    """A body whose videos are texts, for a check of all else; None without videos.
+class WithoutVideos(NamedTuple):
+    """A body whose videos are texts, and the paths of its videos."""
 
-    Also the path of the first video, and of the first one that is to be heard, "" without one.
-    """
+    body: Json
+    first: str  # the path of the first video
+    heard: str  # the path of the first one whose file is to be heard; "" without one
+
+
+def without_videos(body: Json) -> WithoutVideos | None:
+    """A body whose videos are texts, for a check of all else; None without videos."""
     parts = _parts(body)
     if not parts:
         return None
     placeholder: list[Json] = [{"type": "text", "text": "[0m0.00s]"}]
     paths = [_path(*item) for item in parts.items()]
     heard = [path for path, part in zip(paths, parts.values(), strict=True) if _is_heard(_fields(part))]
-    return _replaced(body, dict.fromkeys(parts, placeholder)), paths[0], next(iter(heard), "")
+    return WithoutVideos(_replaced(body, dict.fromkeys(parts, placeholder)), paths[0], next(iter(heard), ""))
 
 
 def _is_heard(fields: Json) -> bool:
-    return isinstance(fields, dict) and fields.get(HEARS) is True
+    """Whether a video's file is to be heard. Frames have no sound: checked() refuses both."""
+    return isinstance(fields, dict) and fields.get(HEARS) is True and fields.get("frames") is None
 
 
 def _checked(place: Place, part: dict[str, Json]) -> Video:

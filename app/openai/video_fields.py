@@ -15,6 +15,7 @@ from py_engine.media.videos import Frame
 FPS, NUM_FRAMES = 1.0, 16  # vLLM's names
 MAX_FRAMES = 128  # of a video
 INSIDE = ("data", "url")  # the fields that may have a file; beside a part's type, video_url has it
+_FILES = (*INSIDE, "video_url")
 HEARS = "load_audio_from_video"  # transformers' name
 
 ReadVideo = Callable[[bytes, float, int], Awaitable[list[Frame]]]
@@ -64,13 +65,16 @@ def checked(given: Json, path: str, files: tuple[str, ...] = INSIDE) -> Video:
     if given.get("frames") is not None:
         if hears:
             raise wrong_value(f"{path}.{HEARS} needs the video's file: frames have no sound.", f"{path}.{HEARS}")
-        if beside := next((name for name in (*files, "fps", "num_frames") if given.get(name) is not None), None):
+        if beside := next((name for name in (*_FILES, "fps", "num_frames") if given.get(name) is not None), None):
             raise wrong_value(
-                f"{path}.{beside} is of a video's file, and frames take its place; give one of them.",
+                f"{path}.{beside} describes a video's file; give either it or frames.",
                 f"{path}.{beside}",
             )
         return Video(path, MediaPart(path), fps, most, _frames(given["frames"], f"{path}.frames"))
     source = _source(given, path, files, "the file")
+    if second := next((name for name in _FILES if name not in files and given.get(name) is not None), None):
+        second = f"{path}.{second}"
+        raise wrong_value(f"{source.path} and {second} exclude each other; give only one.", second)
     _check_size(source.data, path)
     return Video(path, source, fps, most, hears=hears)
 

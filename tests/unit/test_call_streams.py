@@ -80,6 +80,11 @@ def harmony() -> HarmonyParser:
     return HarmonyParser(lambda: "1", True)
 
 
+def test_a_call_whose_header_an_end_token_cuts_is_no_text() -> None:
+    for seed in range(20):
+        assert not parsed(harmony(), " to=functions.get", seed)["content"]
+
+
 @pytest.mark.parametrize(
     "answer",
     ["assistants help.", "assistant for you", "<|channel|>" + "x" * 600, "to=functions.f" + " y" * 400],

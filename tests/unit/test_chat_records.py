@@ -112,6 +112,13 @@ def test_a_video_that_the_engine_would_refuse_is_damaged(evaluate: Evaluate) -> 
         assert evaluate("m.readableMessages(a)", message) == [QUESTION]
 
 
+def test_a_damaged_file_takes_no_other_with_it(evaluate: Evaluate) -> None:
+    picture = {"kind": "image", "name": "p", "data": "data:image/png;base64,AAAA"}
+    (broken,) = video((0, 3), data=bytes(2))["media"]
+    (shown,) = evaluate("m.readableMessages(a)", QUESTION | {"media": [picture, broken, None, 5]})
+    assert shown == QUESTION | {"media": [picture]}
+
+
 def test_parts_that_lack_what_they_may_lack_stay(evaluate: Evaluate) -> None:
     answer = ANSWER | {
         "sources": [{"document": "a", "text": "b"}, {"document": "a", "text": "b", "heading": None, "page": 3}],

@@ -41,9 +41,14 @@ GPT = (
 )
 SOLAR = "{%- if reasoning_effort in [\"low\", 'minimal'] -%}short{%- else -%}{{ reasoning_effort }}{%- endif -%}"
 MUSE = "{%- set rs = reasoning_strength if reasoning_strength else 'high' -%}{{- rs -}}"
+CHECK = (
+    "{%- if reasoning_effort not in ['low', 'high'] -%}{{- raise_exception('bad value') -}}{%- endif -%}"
+    "{{- reasoning_effort }}"
+)
+WORDS = "{{- strengthen('minimal') if strengthen is defined else '' }}{{- reasoning_effort }}"
 SWITCH = "{%- if enable_thinking is false -%}off{%- else -%}on{%- endif -%}{# no efforts #}"
 
-NAMES = ["kimi", "deepseek", "hunyuan", "horizon", "mistral", "gpt", "solar", "muse", "switch"]
+NAMES = ["kimi", "deepseek", "hunyuan", "horizon", "mistral", "gpt", "solar", "muse", "check", "words", "switch"]
 # A template -> what it renders for none, minimal, low, medium, high, xhigh and max.
 RENDERED = {
     KIMI: ("off", "off", "low", "high", "high", "max", "max"),
@@ -54,6 +59,8 @@ RENDERED = {
     GPT: ("low", "low", "low", "medium", "high", "high", "high"),
     SOLAR: ("short", "short", "short", "medium", "high", "high", "high"),
     MUSE: ("low", "low", "low", "medium", "high", "high", "high"),
+    CHECK: ("low", "low", "low", "high", "high", "high", "high"),
+    WORDS: ("low", "low", "low", "medium", "high", "high", "high"),
     SWITCH: ("off", "off", *["on"] * 5),
 }
 

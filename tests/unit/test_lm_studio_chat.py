@@ -1,11 +1,13 @@
 """LM Studio's chats of version 1: what they say, what is stored of them, and what is refused."""
 
 import asyncio
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from app.compatible.lm_studio_chat import ChatAnswer, chat
+from app.compatible.lm_studio_chat import ChatAnswer, chat, reworded
 from app.compatible.stored_chats import StoredChats
 from app.openai.answers import Identity
 from app.openai.fields import Json
@@ -149,6 +151,9 @@ def test_fields_are_those_of_a_chat() -> None:
     [
         ({"input": None}, T, "input"),
         ({"input": []}, T, "input"),
+        ({"input": ""}, V, "input"),
+        ({"input": [{"type": "text"}]}, T, "input[0].content"),
+        ({"input": [{"type": "image", "data_url": "data:image/png;base64,??"}]}, V, "input[0].data_url"),
         ({"input": ["a"]}, T, "input[0]"),
         ({"input": [{"type": "audio"}]}, V, "input[0].type"),
         ({"input": [{"type": "text", "content": 5}]}, T, "input[0].content"),
@@ -188,10 +193,65 @@ def test_the_least_recently_used_chats_are_dropped() -> None:
     assert small.until("c", "x")
     with pytest.raises(WispError):
         small.until("b", "x")
-    small.add("d", [{**one, "content": "x" * 400}])  # more than all may have
-    with pytest.raises(WispError):
-        small.until("d", "x")
-    assert small._characters == 0
+
+
+def test_a_chat_that_is_larger_than_the_store_leaves_the_others() -> None:
+    stored = StoredChats(most_characters=200)
+    one: dict[str, Json] = {"role": "user", "content": "x" * 40}
+    assert stored.add("a", [one])
+    assert not stored.add("b", [{**one, "content": "x" * 400}])
+    assert stored.until("a", "x") == [one]
+    with pytest.raises(WispError, match="'b' is not stored"):
+        stored.until("b", "x")
+
+
+def test_the_answer_of_a_chat_that_is_too_large_has_no_id() -> None:
+    answer = ChatAnswer("m", None, "resp_1", [{"role": "user", "content": "x" * 400}], StoredChats(most_characters=200))
+    answer.chunk({"choices": [{"delta": {"content": "A"}, "finish_reason": "stop"}]})
+    usage, timings = {"prompt_tokens": 1, "completion_tokens": 1}, {"predicted_per_second": 4.0, "ttft_ms": 500.0}
+    answer.chunk({"choices": [], "usage": usage, "timings": timings})
+    assert "response_id" not in answer.body
+
+
+def test_a_message_of_several_answers_counts_once() -> None:
+    picture: dict[str, Json] = {"role": "user", "content": "x" * 500}
+    stored, messages = StoredChats(most_characters=1200), [picture]
+    for i in range(10):
+        messages = [*messages, {"role": "assistant", "content": f"{i}"}]
+        stored.add(f"resp_{i}", messages)
+    assert [len(stored.until(f"resp_{i}", "x")) for i in range(10)] == [*range(2, 12)]
+    stored.add("other", [{"role": "user", "content": "x" * 1100}])  # all of the others must go for it
+    assert stored._characters == len(json.dumps(stored.until("other", "x")[0]))
+
+
+def test_an_answer_that_comes_again_replaces_the_chat() -> None:
+    stored = StoredChats(most_characters=200)
+    for _ in range(4):
+        stored.add("a", [{"role": "user", "content": "x" * 40}])
+    small: dict[str, Json] = {"role": "user", "content": "y"}
+    stored.add("b", [small])
+    assert stored.until("a", "x")[0]["content"] == "x" * 40
+    assert stored.until("b", "x") == [small]
+
+
+async def test_an_error_of_the_chat_names_what_the_client_sent(page: Page) -> None:
+    first = await page.call(KIND, request={"input": "Hi", "system_prompt": "Be short."})
+    more = {"previous_response_id": first["response_id"]}
+    picture = [{"type": "text", "content": "a"}, {"type": "image", "data_url": PICTURE}]
+    error = (await page.call(KIND, request=more | {"input": picture}))["error"]
+    assert (error["code"], error["param"]) == ("no_projector", "input[1].data_url")
+    assert "messages" not in error["message"]
+    error = (await page.call(KIND, request=more | {"input": "long " * 9000}))["error"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "input")
+    assert "Begin a new chat" in error["message"]
+
+
+def test_an_error_of_a_stored_picture_names_the_stored_chat() -> None:
+    request = request_of(input=[{"type": "image", "data_url": PICTURE}])
+    later = replace(request, messages=[*request.messages, {"role": "user", "content": "Hi"}])
+    error = WispError("messages[0].content[0] cannot be seen.", "no_projector", param="messages[0].content[0]")
+    assert reworded(error, later).param == "previous_response_id"
+    assert reworded(error, request).message == "input[0] cannot be seen."
 
 
 async def test_an_aborted_answer_is_not_stored(page: Page) -> None:

@@ -48,3 +48,12 @@ def test_a_text_after_results_is_of_their_turn() -> None:
     (turn,) = in_answers([asked, result, {"role": "assistant", "content": "It is 5.", "reasoning_content": "so"}])
     assert turn["content"] == "It is 5."
     assert "reasoning_content" not in turn
+
+
+def test_an_answer_of_blanks_after_results_is_no_text() -> None:
+    asked = {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "function": {"name": "f"}}]}
+    result = {"role": "tool", "tool_call_id": "a", "content": "5"}
+    for blank in ("", " ", [{"type": "text", "text": " "}]):
+        turn, after = in_answers([asked, result, {"role": "assistant", "content": blank}])
+        assert turn["content"] == ""
+        assert after["content"] == blank

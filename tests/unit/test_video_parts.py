@@ -22,6 +22,10 @@ from tests.support.worker_page import Page
 
 DATA = base64.b64encode(b"film").decode()
 VIDEO = {"type": "input_video", "input_video": {"data": DATA}}
+SILENT = {
+    "type": "input_video",
+    "input_video": {"frames": [{"seconds": 0, "data": DATA}], "load_audio_from_video": True},
+}
 HEARD = {"type": "input_video", "input_video": {"data": DATA, "load_audio_from_video": True}}
 FRAMES = [(0.5, b"one"), (59.996, b"two"), (61.25, b"three")]
 
@@ -244,7 +248,8 @@ def test_how_many_pictures_are_taken() -> None:
         ({"data": DATA, "load_audio_from_video": 1}, "invalid_type", ".load_audio_from_video"),
         ({"frames": [{}], "load_audio_from_video": True}, "invalid_value", ".load_audio_from_video"),
         *(({"frames": [{}], name: given}, "invalid_value", f".{name}")
-          for name, given in (("num_frames", 1), ("fps", 5), ("data", "!!!"), ("url", URL))),
+          for name, given in (("num_frames", 1), ("fps", 5), ("data", "!!!"), ("url", URL), ("video_url", URL))),
+        ({"data": DATA, "video_url": URL}, "invalid_value", ".video_url"),
         ({"data": 5, "url": URL}, "invalid_type", ".data"),
         ({"data": DATA, "url": URL}, "invalid_value", ".url"),
         ({"url": 5}, "invalid_type", ".url"),
@@ -324,6 +329,12 @@ def test_other_malformed_fields_stay(body: Any) -> None:
         ({}, None, "no_projector", "messages[0].content[0].input_video"),
         ({}, Projector(Mock(), None, Mock()), "no_projector", "messages[0].content[0].input_video"),
         (chat(VIDEO, HEARD), Projector(Mock(), Mock(), None), "no_projector", "messages[0].content[1].input_video"),
+        (
+            chat(SILENT),
+            Projector(Mock(), Mock(), None),
+            "invalid_value",
+            "messages[0].content[0].input_video.load_audio_from_video",
+        ),
         ({"model": "none"}, None, "model_not_found", "model"),
         ({"temperature": "x"}, None, "invalid_type", "temperature"),
         ({"messages": [*chat(VIDEO)["messages"], {"role": "user"}]}, None, "invalid_type", "messages[1].content"),

@@ -70,8 +70,21 @@ def test_what_has_no_effect(body: dict[str, Any]) -> None:
 
 def test_options_that_change_nothing() -> None:
     options = {"whitespace_pattern": None, "disable_any_whitespace": False, "disable_additional_properties": False}
+    options |= {"_backend": None, "_backend_was_auto": False, "disable_fallback": False}
     others = dict.fromkeys(("json", "regex", "grammar", "json_object", "structural_tag"))
     assert form_of(structured_outputs={"choice": ["a"], **options, **others}).param == "structured_outputs.choice"
+
+
+def test_null_is_absent_in_a_structural_tag() -> None:
+    tree, nulls = TEXTS["format"], {"structures": None, "triggers": None}
+    assert form_of(structural_tag={"format": tree, **nulls}).value == tree
+    assert form_of(structural_tag={"format": None, "structural_tag": tree}).value == tree
+    assert form_of(response_format=STRUCTURES | {"format": None}).value == TREE
+
+
+def test_a_bare_tree_is_told_where_it_belongs() -> None:
+    with pytest.raises(WispError, match=r"as structural_tag\.format, or a list of structures with"):
+        form_of(structural_tag=TEXTS["format"])
 
 
 @pytest.mark.parametrize(
@@ -98,10 +111,15 @@ def test_options_that_change_nothing() -> None:
         ({"structured_outputs": {"regex": "a", "whitespace_pattern": " "}}, U, "structured_outputs.whitespace_pattern"),
         ({"structured_outputs": {"json": {}, "disable_any_whitespace": True}}, U,
          "structured_outputs.disable_any_whitespace"),
-        ({"structured_outputs": {"structural_tag": "{}"}}, T, f"{OUTPUTS}.format"),
+        ({"structured_outputs": {"structural_tag": "{}"}}, V, f"{OUTPUTS}.format"),
         ({"structured_outputs": {"structural_tag": "{"}}, V, OUTPUTS),
         ({"structured_outputs": {"structural_tag": "[]"}}, T, OUTPUTS),
         ({"structural_tag": 5}, T, "structural_tag"),
+        ({"structural_tag": {"type": "any_text"}}, V, "structural_tag.format"),
+        ({"structural_tag": {"format": {"type": "any_text"}, "triggers": ["a"]}}, U, "structural_tag.triggers"),
+        ({"structural_tag": {"format": {"type": "any_text"}, "foo": 1}}, U, "structural_tag.foo"),
+        ({"structural_tag": {"structures": [{"begin": "a", "schema": {}, "end": "b", "x": 1}], "triggers": ["a"]}}, U,
+         "structural_tag.structures[0].x"),
         ({"structural_tag": {"structures": []}}, T, "structural_tag.structures"),
         ({"structural_tag": {"structures": [{"begin": "a", "end": "b"}]}}, T, "structural_tag.structures[0]"),
         ({"response_format": {"type": "structural_tag", "structures": {}}}, T, "response_format.structures"),

@@ -164,6 +164,8 @@ export function readableMessages(messages) {
   return numbered.map((message, index) => {
     const faults = faultsOf(message, MESSAGE, MESSAGE_OPTIONS);
     const { parent = numbered[index - 1]?.n ?? null, ...rest } = without(message, faults);
+    const media = faults.includes("media") && Array.isArray(message.media) ? message.media.filter(isMedium) : [];
+    if (media.length) rest.media = media; // a damaged file takes no other one with it
     if (rest.role && rest.content !== undefined) return { ...rest, parent };
     const error = { message: `${t("This message is damaged and cannot be shown.")}`, code: DAMAGED };
     return { n: rest.n, parent, role: "assistant", content: "", finish: "error", error };
