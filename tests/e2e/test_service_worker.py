@@ -126,6 +126,8 @@ def test_the_same_answers_as_the_engines_own_fetch(host: Page) -> None:
         ("GET", "api/v0/models/wisp-mini-q4_0", None),
         ("GET", "api/v0/models/none", None),
         ("GET", "api/v1/models", None),
+        ("POST", "api/v1/chat", {"input": ITALY, "temperature": 0, "max_output_tokens": 40, "store": False}),
+        ("POST", "api/v1/chat", {"input": ITALY, "temperature": 0, "max_output_tokens": 1, "stream": True}),
         ("POST", "v1/chat/completions/input_tokens", {"messages": chat["messages"]}),
         ("POST", "v1/responses/input_tokens", {"input": ITALY}),
         ("POST", "infill", {"input_prefix": "a", "input_suffix": "b"}),

@@ -57,7 +57,8 @@ def test_paths_without_v1_are_llama_cpps(evaluate: Evaluate) -> None:
     ]
     wanted = ["lmStudio.completions.create", "lmStudio.chat.completions.create", "embeddings.create"]
     assert evaluate(asked, *paths) == [*wanted, "lmStudio.models.list", "lmStudio.models.listV1"]
-    assert evaluate(asked, "/api/v1/chat/completions", "/api/v1/chat") == ["chat.completions.create", None]
+    paths = ["/api/v1/chat/completions", "/api/v1/chat", "/api/v1/x"]
+    assert evaluate(asked, *paths) == ["chat.completions.create", "lmStudio.chat.create", None]
 
 
 def test_a_list_is_sent_as_it_is(evaluate: Evaluate) -> None:
