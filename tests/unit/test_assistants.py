@@ -1,6 +1,5 @@
 """Drafts by Gemma 4's assistants: what they compute, and that the text stays the same."""
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -8,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.files.draft_header import check_draft
 from py_engine.load_plan import CPU
@@ -16,13 +14,12 @@ from py_engine.models.families import family
 from py_engine.plan.lists import DECODE, DRAFT_BEGIN, MTP, MTP_NEXT, PREFILL, SMALL_BATCH
 from py_engine.plan.sampling import Sampling
 from py_engine.planner import PlanOptions, make_plan
-from tests.support import assistant_models, mtp_models, wasm_engines
-from tests.support.cpu_engines import PROMPT, PROMPTS, SHAPED, WARM, Counting, collect, draft_counts, let_drafts_pay
+from tests.support import assistant_models, mtp_models
 from tests.support.cpu_models import load
+from tests.support.draft_checks import SAMPLINGS, check_cpu_engine, check_side_by_side, check_text
 from tests.support.model_files import ModelFiles
 
 SIZES = PlanOptions(64, 16, "f32")
-GREEDY = Sampling(temperature=0)
 EDITS: list[tuple[str, object, str]] = [
     ("embedding_length_out", 96, "it reads 96 values of a token, the model has 64"),
     ("attention.head_count_kv", [4, 4, 4], "its layer 0 cannot read the cache of the model's layer"),
@@ -58,41 +55,20 @@ def test_it_computes_what_the_reference_does(files: Files) -> None:
         np.testing.assert_allclose(cpu.buffers["logits"][:304], want[i], atol=1e-4)
 
 
-def engine(files: Files, *, drafts: bool = True) -> Engine:
-    cpu = load(files.model, 256, draft=files.assistant if drafts else None)
-    runner = Counting(cpu.plan)
-    runner._cpu = cpu
-    let_drafts_pay(runner)
-    return Engine(cpu.plan, runner, "cpu", 4, speculation=drafts)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED], ids=["greedy", "seed", "shaped"])
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 async def test_the_text_is_the_one_without_drafts(files: Files, sampling: Sampling) -> None:
-    used = engine(files)
-    want = await collect(engine(files, drafts=False), PROMPT, sampling, 60)
-    assert await collect(used, PROMPT, sampling, 60) == want
-    totals = used._generation.totals
-    assert 0 < totals.model_accepted < totals.model_drafted, "some are rejected"
+    await check_text(files, sampling)
 
 
 @pytest.mark.slow
 async def test_requests_draft_side_by_side(files: Files) -> None:
-    used, plain = engine(files), engine(files, drafts=False)
-    requests = list(zip(PROMPTS, [GREEDY, WARM, SHAPED, GREEDY], [40, 40, 60, 30], strict=False))
-    want = [await collect(plain, *request) for request in requests]
-    assert await asyncio.gather(*(collect(used, *request) for request in requests)) == want
-    totals = used._generation.totals
-    assert 0 < totals.model_accepted < totals.model_drafted
+    await check_side_by_side(files)
 
 
 @pytest.mark.slow
 async def test_the_cpu_engine_drafts_the_same(files: Files) -> None:
-    on_numpy, on_wasm = engine(files), await wasm_engines.load(files.model, 256, draft=files.assistant)
-    let_drafts_pay(on_wasm.runner)
-    assert await collect(on_numpy, PROMPT, GREEDY, 40) == await collect(on_wasm, PROMPT, GREEDY, 40)
-    assert draft_counts(on_numpy) == draft_counts(on_wasm)
-    assert draft_counts(on_numpy)[2] > 0
+    await check_cpu_engine(files)
 
 
 def test_it_adds_weights_and_no_cache(files: Files) -> None:

@@ -1,6 +1,5 @@
 """Drafts by EAGLE-3 heads: what they compute, and that the text stays the same."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.files.draft_header import DRAFT, EAGLE_TARGETS, check_draft, has_tokens, prefixed
 from py_engine.files.gguf_header import Header, TensorInfo
@@ -26,13 +24,12 @@ from py_engine.plan.ops import AttentionOptions, Ops
 from py_engine.plan.plan import Plan, Weight
 from py_engine.plan.sampling import Sampling
 from py_engine.planner import PlanOptions, make_plan
-from tests.support import eagle_models, wasm_engines
-from tests.support.cpu_engines import PROMPT, PROMPTS, SHAPED, WARM, Counting, collect, draft_counts, let_drafts_pay
+from tests.support import eagle_models
 from tests.support.cpu_models import header, load
+from tests.support.draft_checks import SAMPLINGS, check_cpu_engine, check_side_by_side, check_text
 from tests.support.model_files import ModelFiles
 
 SIZES = PlanOptions(64, 16, "f32")
-GREEDY = Sampling(temperature=0)
 IDS = [(37 * i + 11) % 300 for i in range(40)]
 
 
@@ -85,41 +82,20 @@ def compare(files: Files, parts: Sequence[tuple[int, int, str]] = PARTS) -> None
         assert (cpu.buffers["logits"][:304][~known] < -1e29).all()
 
 
-def engine(files: Files, *, drafts: bool = True) -> Engine:
-    cpu = load(files.model, 256, draft=files.head if drafts else None)
-    runner = Counting(cpu.plan)
-    runner._cpu = cpu
-    let_drafts_pay(runner)
-    return Engine(cpu.plan, runner, "cpu", 4, speculation=drafts)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("sampling", [GREEDY, WARM, SHAPED], ids=["greedy", "seed", "shaped"])
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 async def test_the_text_is_the_one_without_drafts(files: Files, sampling: Sampling) -> None:
-    used = engine(files)
-    want = await collect(engine(files, drafts=False), PROMPT, sampling, 60)
-    assert await collect(used, PROMPT, sampling, 60) == want
-    totals = used._generation.totals
-    assert 0 < totals.model_accepted < totals.model_drafted, "some are rejected"
+    await check_text(files, sampling)
 
 
 @pytest.mark.slow
 async def test_requests_draft_side_by_side(files: Files) -> None:
-    used, plain = engine(files), engine(files, drafts=False)
-    requests = list(zip(PROMPTS, [GREEDY, WARM, SHAPED, GREEDY], [40, 40, 60, 30], strict=False))
-    want = [await collect(plain, *request) for request in requests]
-    assert await asyncio.gather(*(collect(used, *request) for request in requests)) == want
-    totals = used._generation.totals
-    assert 0 < totals.model_accepted < totals.model_drafted
+    await check_side_by_side(files)
 
 
 @pytest.mark.slow
 async def test_the_cpu_engine_drafts_the_same(files: Files) -> None:
-    on_numpy, on_wasm = engine(files), await wasm_engines.load(files.model, 256, draft=files.head)
-    let_drafts_pay(on_wasm.runner)
-    assert await collect(on_numpy, PROMPT, GREEDY, 40) == await collect(on_wasm, PROMPT, GREEDY, 40)
-    assert draft_counts(on_numpy) == draft_counts(on_wasm)
-    assert draft_counts(on_numpy)[2] > 0
+    await check_cpu_engine(files)
 
 
 def test_a_prompt_of_one_token_has_no_state_before_it(files: Files) -> None:
