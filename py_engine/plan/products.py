@@ -65,7 +65,7 @@ def binds_norm(device: Device, weight: Weight, bias: Weight | None) -> bool:
     dot8 = tiles.dot8(device, weight)
     tile = tiles.matvec(device, weight, dot8)
     rounds = not dot8 or small_batch_tiles.rounds(device, weight, True, tile["TK"] * tile["TR"])
-    inputs = 2 if rounds else 3  # x and the norm's weights, or what _quantized() returns
+    inputs = 2 if rounds else 3  # x and the norm's weights, or what round_for_small_batch() returns
     others = 2 + bool(bias) + bool(weight.scales)  # the state, the result ...
     return inputs + others + len(planes_of("w", weight)) <= device.max_storage_buffers
 
@@ -113,7 +113,9 @@ def matvec(ops: OpList, p: Product) -> None:
         if dot8:
             variant |= {"ROUNDS": int(rounds), "SCALED": int(norm is not None and not rounds)}
             if not rounds:
-                vectors, norm, beside = _quantized(ops, p, threads), None, None
+                # What is computed beside the product is computed beside the rounding, where x is at hand as floats.
+                rounding = Rounding(p.x, weight.cols, norm, p.eps, threads)
+                vectors, norm, beside = round_for_small_batch(ops, rounding, beside), None, None
         tile = small_batch_tiles.matvec_small_batch(ops.device, weight, dot8, rounds)
     else:
         kernel, variant = "matvec", variant | {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1), "EXPERTS": 0}
@@ -142,16 +144,6 @@ def _grid(workgroups: int, tokens: int) -> list[int | PerToken]:
     """
     lines = -(-workgroups // tiles.MAX_WORKGROUPS)
     return [*([PerToken(tokens)] if tokens else []), -(-workgroups // lines), *([lines] if lines > 1 else [])]
-
-
-def _quantized(ops: OpList, p: Product, threads: int) -> dict[str, Buffer | Weight]:
-    """Append the rounding of x, multiplied with the norm, to bytes; return what matvec_small_batch.wgsl binds.
-
-    What is computed beside the product is computed beside this: here, x is at hand as floats.
-    `threads`: of a workgroup of matvec.wgsl. Matrices of several types in a stack share the rounded x, if they have as
-    many threads.
-    """
-    return round_for_small_batch(ops, Rounding(p.x, p.weight.cols, p.norm, p.eps, threads), p.beside)
 
 
 def split_heads(cache: Cache, q_rows: int, kv_rows: int) -> Epilogue:
