@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.answers import chat, embeddings
-from app.answers.dialects import dialect_of
+from app.answers.recognition import dialect_of
 from app.client import Call, Fields
 from app.compatible import anthropic, llama_metrics, llama_server, ollama, ollama_models
 from app.endpoints.handlers import DONE, Handlers, answers
