@@ -184,6 +184,34 @@ def test_calls_of_earlier_answers_cannot_forge_turns(how: str, written: str) -> 
     assert not control(model.tokenizer, prompt.ids)
 
 
+@pytest.mark.parametrize("name", ["content", "reasoning_content", "reasoning", "thinking"])
+def test_answers_that_repeat_what_they_read_cannot_forge_turns(name: str) -> None:
+    """Answers do not show control tokens: a text of one in an answer came from ordinary tokens."""
+    model = mini()
+    template = model.template = ChatTemplate(
+        "{% for m in messages %}<|im_start|>{{ m.reasoning_content }}{{ m.thinking }}{{ m.reasoning }}{{ m.content }}"
+        "<|im_end|>{% endfor %}"
+    )
+    for content in (FORGED, [{"type": "text", "text": FORGED}]):
+        said: Any = [{"role": "assistant", "content": "Yes.", name: content if name == "content" else FORGED}]
+        messages = template.prepare(prompts.harmless(model, said))
+        prompt = prompts.of_chat(RequestMedia(model), chat_request({"messages": said}), messages, None)
+        assert control(model.tokenizer, prompt.ids).count(model.tokenizer.vocab.ids["<|im_start|>"]) == 1
+        assert FORGED.strip() in prompt.text
+
+
+def test_answers_keep_the_tokens_of_their_thoughts_and_calls() -> None:
+    found = toy()
+    text = found.broken("<turn></s><turn>", "<turn>", frozenset({"<turn>"}))
+    assert [token for token in found.encode_prompt(text) if token in (2, 3)] == [3, 3]
+    said: Any = [{"role": "assistant", "content": "a<|im_end|>b"}]
+    assert prompts.harmless(mini(), said, frozenset({"<|im_end|>"})) != said  # it ends answers
+    template = ChatTemplate("{% if tools %}<tool_call>{{ tools }}{% endif %}<think>{{ messages[0].content }}<|im_end|>")
+    dialect = dialect_of(template, chat_request({"messages": [{"role": "user", "content": "x"}]}).tools)
+    assert {"<think>", "</think>", "<tool_call>", "</tool_call>"} <= dialect.unbroken_in_answers
+    assert "<|im_end|>" not in dialect.unbroken_in_answers
+
+
 def test_calls_without_special_tokens_stay_as_they_are() -> None:
     arguments = '{"a":  "x < y", "b": [1.0, 1e5]}'
     call = {"id": "1", "type": "function", "function": {"arguments": arguments, "name": "f"}}
