@@ -12,15 +12,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from app.answers.call_syntax import CallSyntax, head_rule
-from app.answers.call_syntaxes import HERMES
+from app.answers.calls.json_arguments import JSON
+from app.answers.calls.model_syntaxes import HERMES
+from app.answers.calls.syntax import CallSyntax, Place
 from app.answers.parsing import Parser, PlainParser, ReasoningParser
 from app.answers.thinking import MINIMAX_3, TAGS, tags_at
 from app.answers.tool_results import in_answers, in_order_of_calls, takes_results_in_answers
 from app.constrain import effort
 from app.constrain.ebnf import Grammar, GrammarText, either, literal, quick_rules, text_until
 from app.constrain.grammar_cache import cached
-from app.constrain.rules import form_rule, schema_rule
+from app.constrain.rules import form_rule
 from app.openai.answers import RandomBytes
 from app.openai.fields import unsupported
 from app.openai.formats import Format
@@ -51,7 +52,7 @@ class Dialect:
         self, syntax: CallSyntax, tags: tuple[str, str] | None, tools: Tools, template: ChatTemplate, native: bool
     ) -> None:
         self.syntax, self.template, self._tags, self._tools, self._native = syntax, template, tags, tools, native
-        self._several = tools.parallel and not syntax.alone  # calls in one answer
+        self._several = tools.parallel and not syntax.single  # calls in one answer
 
     @property
     def markers(self) -> tuple[str, ...]:
@@ -110,7 +111,7 @@ class Dialect:
 
         DeepSeek V4's template writes results without the ids of their calls.
         """
-        if self._native and self.syntax.sorts_results:
+        if self._native and not self.syntax.ids.in_results:
             messages = in_order_of_calls(messages)
         if self._native and takes_results_in_answers(self.template.source):
             messages = in_answers(messages, broken)
@@ -154,7 +155,7 @@ class Dialect:
     @property
     def _calls_in_thoughts(self) -> bool:
         """Whether a call may end a thought. One that must come has to come after it: a grammar requires it there."""
-        return self.syntax.in_thoughts and bool(self._tools.tools) and not self._tools.required
+        return self.syntax.place is Place.THOUGHT and bool(self._tools.tools) and not self._tools.required
 
     def _inside(self, prompt: str) -> bool:
         tags = tags_at(self._tags, prompt)
@@ -200,7 +201,7 @@ class Dialect:
 
     def _opened(self, prompt: str) -> bool:
         """Whether the prompt ends with the trigger of what the answer begins with, a call or content."""
-        return self.syntax.opens_text and prompt.endswith(self.syntax.trigger)
+        return self.syntax.opens_content and prompt.endswith(self.syntax.trigger)
 
     def _replies(self, prompt: str) -> bool:
         """Whether the prompt has opened the content."""
@@ -267,9 +268,7 @@ class Dialect:
 
     def _json_call(self, grammar: Grammar, tool: Tool) -> str:
         """Rule of a call with arguments in JSON, without the trigger and opening before it."""
-        arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)
-        syntax = self.syntax.arguments.with_json(self.syntax)
-        return f"{head_rule(syntax, tool.name)} {arguments} {literal(syntax.tail)}"
+        return JSON.rule(grammar, self.syntax.arguments.with_json(self.syntax), tool)
 
     def _call_rule(self, grammar: Grammar, tool: Tool) -> str:
         """Rule of a call of a tool, from its head to its tail."""
@@ -308,7 +307,7 @@ class Dialect:
         """Rule of free text that may end in calls. `block`: the rule after a trigger."""
         again = str(self.syntax.joint is None and self._several).lower()
         trigger, markers = literal(self.syntax.trigger), self.syntax.reply.markers
-        if self.syntax.at_start:
+        if self.syntax.place is Place.START:
             head = either([*(f"{literal(marker)} {trigger} {block}" for marker in markers), f"{trigger} {block}"])
             return f'({head} | [^\\u007b\\u003c] [^\\u0000]* | "")'
         free = f"TagDispatch(({trigger}, {block}), stop_eos=true, loop_after_dispatch={again})"

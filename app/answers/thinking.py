@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from app.answers.efforts import with_effort
+from app.answers.reasoning_levels import with_effort
 
 Tags = tuple[str, str]
 HORIZON = ("<ifm|think>", "</ifm|think>")  # K2 Horizon; the prompt's end may have another pair, by the effort

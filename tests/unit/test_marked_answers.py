@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.answers.dialect import Dialect
-from app.answers.dialects import dialect_of
+from app.answers.recognition import dialect_of
 from app.answers.thinking import with_names_of
 from app.openai.formats import Format
 from app.openai.tools import Tools

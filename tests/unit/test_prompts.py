@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from app.answers import prompts
-from app.answers.dialects import dialect_of
 from app.answers.media import RequestMedia
+from app.answers.recognition import dialect_of
 from app.answers.truncation import without_oldest_turns
 from app.models.loaded import Loaded
 from app.models.loading import vocabulary

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.answers.efforts import level_of
+from app.answers.reasoning_levels import level_of
 from app.answers.thinking import with_names_of
 from app.openai.requests import EFFORTS, chat_request
 from py_engine.text.chat_template import ChatTemplate
