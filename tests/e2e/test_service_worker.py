@@ -13,6 +13,7 @@ from app.openai.endpoints import ENDPOINTS
 from tests.support.browser import new_profile
 from tests.support.openai_client import open_client_page as open_page
 from tests.support.openai_client import run, settled
+from tests.support.slow_engine import slowed
 from tests.support.waiting import wait_for
 from tools.serve import Server
 
@@ -191,31 +192,38 @@ def test_abort_stops_the_engine(asker: Page, host: Page) -> None:
     def assert_stopped() -> None:
         wait_for(lambda: run(host, "return (await engine.stats()).models.every(({ requests }) => requests === 0);"))
         assert run(host, "return (await engine.stats()).last.completion_tokens;") < 1000
+
+    def assert_answers() -> None:
         answer = run(asker, "return openai.chat.completions.create(ask(question, { max_tokens: 8 }));", question=ITALY)
         assert "capital" in answer["choices"][0]["message"]["content"]
 
-    name = run(
-        asker,
-        """const controller = new AbortController();
-        setTimeout(() => controller.abort(), 150);
-        const { signal } = controller;
-        return (await failure(openai.chat.completions.create(ask(story, long), { signal }))).name;""",
-        story=STORY,
-        long=long,
-    )
-    assert name == "APIUserAbortError"
-    assert_stopped()
-    count = run(
-        asker,
-        """let count = 0;
-        const stream = await openai.chat.completions.create(ask(story, { ...long, stream: true }));
-        for await (const chunk of stream) if (chunk.choices[0].delta.content && ++count === 3) stream.controller.abort();
-        return count;""",
-        story=STORY,
-        long=long,
-    )
-    assert count == 3
-    assert_stopped()
+    with slowed(host):
+        name = run(
+            asker,
+            """const controller = new AbortController();
+            setTimeout(() => controller.abort(), 150);
+            const { signal } = controller;
+            return (await failure(openai.chat.completions.create(ask(story, long), { signal }))).name;""",
+            story=STORY,
+            long=long,
+        )
+        assert name == "APIUserAbortError"
+        assert_stopped()
+    assert_answers()
+    with slowed(host):
+        count = run(
+            asker,
+            """let count = 0;
+            const stream = await openai.chat.completions.create(ask(story, { ...long, stream: true }));
+            for await (const { choices: [{ delta }] } of stream)
+                if (delta.content && ++count === 3) stream.controller.abort();
+            return count;""",
+            story=STORY,
+            long=long,
+        )
+        assert count == 3
+        assert_stopped()
+    assert_answers()
 
 
 BEGIN = """async () => {
@@ -233,20 +241,21 @@ def test_a_page_that_goes_away_stops_its_answer(
     asker: Page, host: Page, context: BrowserContext, server: Server, how: str
 ) -> None:
     page = open_page(context, server)
-    page.evaluate(BEGIN)
-    assert run(host, "return (await engine.stats()).models[0].requests;") == 1
-    if how == "closed":
-        page.close()
-    elif how == "reloaded":
-        page.reload()
-    elif how == "left":
-        page.goto("about:blank")
-    elif how == "cancelled":
-        page.evaluate("reader.cancel()")
-    else:
-        with contextlib.suppress(Error):
-            page.goto("chrome://crash", timeout=3000)
-    wait_for(lambda: run(host, "return (await engine.stats()).models[0].requests;") == 0)
+    with slowed(host):
+        page.evaluate(BEGIN)
+        assert run(host, "return (await engine.stats()).models[0].requests;") == 1
+        if how == "closed":
+            page.close()
+        elif how == "reloaded":
+            page.reload()
+        elif how == "left":
+            page.goto("about:blank")
+        elif how == "cancelled":
+            page.evaluate("reader.cancel()")
+        else:
+            with contextlib.suppress(Error):
+                page.goto("chrome://crash", timeout=3000)
+        wait_for(lambda: run(host, "return (await engine.stats()).models[0].requests;") == 0)
     assert run(host, "return (await engine.stats()).last?.completion_tokens ?? 0;") < 1000
     if not page.is_closed():
         page.close()
