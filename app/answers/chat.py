@@ -83,7 +83,7 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
 
 def _for_template(model: Loaded, dialect: Dialect, messages: Messages) -> Messages:
     """The messages as the template gets them."""
-    prepared = dialect.template.prepare(prompts.harmless(model, messages))
+    prepared = dialect.template.prepare(prompts.harmless(model, messages, dialect.unbroken_in_answers))
     return dialect.messages(prepared, partial(prompts.broken, model))
 
 

@@ -48,13 +48,23 @@ class Dialect:
     @property
     def markers(self) -> tuple[str, ...]:
         """Texts of the control tokens that the syntax and thoughts use."""
-        s, tags = self.syntax, self._tags or ()
-        texts = s.reply.markers
-        if self._tools.tools:
-            texts = (s.token, s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.arguments.texts, *texts)
+        tags = self._tags or ()
+        texts = (*(self._call_texts if self._tools.tools else ()), *self.syntax.reply.markers)
         found = [token for text in texts for token in _tokens(text)]
         found += [token for text in texts for token in re.findall(r"<\|[a-z_]+\|>\n+", text)]  # GigaChat 3's
         return tuple(dict.fromkeys([*found, *tags, *re.findall(r"<[^<>\s]+>", " ".join(tags))]))
+
+    @property
+    def _call_texts(self) -> tuple[str, ...]:
+        s = self.syntax
+        return (s.token or "", s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.arguments.texts)
+
+    @property
+    def unbroken_in_answers(self) -> frozenset[str]:
+        """Texts of the tokens of calls and thoughts, which a client may give back within an answer's content."""
+        tags = self._tags or ()
+        tokens = (token for text in (*self._call_texts, *tags) for token in _tokens(text))
+        return frozenset((*tokens, *(tag.strip() for tag in tags)))
 
     @property
     def banned(self) -> str | None:

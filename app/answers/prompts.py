@@ -26,6 +26,7 @@ from py_engine.text.tokenizers.special import BREAK
 
 _TRUNCATE = 'set truncation: "auto", '
 SHORTEN = f"Shorten the conversation, {_TRUNCATE}or load the model with a longer context."
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")  # of a message of the assistant
 _OWN_VARIABLES = ("tools", "add_generation_prompt")  # of a template; a request may not set them another way
 
 
@@ -104,12 +105,17 @@ def _renderer(
     return render
 
 
-def harmless(model: Loaded, messages: Messages) -> Messages:
-    """The messages with the special tokens broken in results of tools, in calls, and in parts marked as untrusted.
+def harmless(model: Loaded, messages: Messages, unbroken: frozenset[str] = frozenset()) -> Messages:
+    """The messages with the special tokens broken in results of tools, in answers, and in parts marked as untrusted.
 
-    Such texts come from files and other programs, and a model copies them into the arguments of calls. With its special
-    tokens, a passage could end its turn and begin one of the system.
+    Such texts come from files and other programs, and a model copies them into its answers and calls. With its special
+    tokens, a passage could end its turn and begin one of the system. `unbroken`: tokens that stay whole in answers, if
+    they end none.
     """
+    unbroken -= {model.tokenizer.text_of(token) for token in model.tokenizer.eog_ids}
+
+    def answered(value: Any) -> Any:
+        return broken(model, value, unbroken)
 
     def safe(message: dict[str, Any]) -> dict[str, Any]:
         content = message.get("content")
@@ -117,6 +123,9 @@ def harmless(model: Loaded, messages: Messages) -> Messages:
             return {"content": content} | {name: broken(model, value) for name, value in message.items()}
         if isinstance(content, list):
             content = [broken(model, part) if part.get("untrusted") else part for part in content]
+        if message["role"] == "assistant":
+            content = answered(content)
+            message = {name: answered(text) if name in _THOUGHTS else text for name, text in message.items()}
         calls = message.get("tool_calls")
         called = {"tool_calls": [_harmless_call(model, call) for call in calls]} if isinstance(calls, list) else {}
         return {**message, "content": content, **called}
@@ -141,14 +150,14 @@ def _harmless_call(model: Loaded, call: Any) -> Any:
     return safe
 
 
-def broken(model: Loaded, value: Any) -> Any:
-    """The value with the special tokens broken in all its texts, and in the names of its members."""
+def broken(model: Loaded, value: Any, unbroken: frozenset[str] = frozenset()) -> Any:
+    """The value with all special tokens but `unbroken` broken, in its texts and in the names of its members."""
     if isinstance(value, str):
-        return model.tokenizer.broken(value, model.template.written)
+        return model.tokenizer.broken(value, model.template.written, unbroken)
     if isinstance(value, list):
-        return [broken(model, part) for part in value]
+        return [broken(model, part, unbroken) for part in value]
     if isinstance(value, dict):
-        return {broken(model, name): broken(model, part) for name, part in value.items()}
+        return {broken(model, name, unbroken): broken(model, part, unbroken) for name, part in value.items()}
     return value
 
 

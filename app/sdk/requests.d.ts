@@ -181,6 +181,10 @@ interface RankedTexts {
   return_documents?: boolean;
   /** The name of `return_documents` beside `texts`. */
   return_text?: boolean;
+  /** Documents that are too long are shortened; else they are an error. */
+  truncate?: boolean | null;
+  /** false: the sigmoids of the scores, from 0 to 1 */
+  raw_scores?: boolean | null;
   user?: string;
   signal?: AbortSignal | null;
 }

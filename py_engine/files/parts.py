@@ -109,10 +109,6 @@ class Parts:
         parts = [await source.content() for source in (self.sources if has_head else self._own)]
         return " ".join(part for part in parts if part) if all(parts) else None
 
-    async def adapter_contents(self) -> list[str | None]:
-        """The same for each adapter."""
-        return [await source.content() for source in self._own[self.count :]]
-
     async def read(self, tensor: str) -> bytes:
         """Read one small tensor."""
         for source, header in zip(self.sources, self.headers, strict=True):

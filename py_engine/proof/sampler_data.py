@@ -38,7 +38,6 @@ PENALTIES: dict[str, Any] = {
     "repeat_penalty": 1.3,
     "repeat_last_n": 40,
 }
-DRY: dict[str, Any] = {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": 90}
 ALL_FILTERS = (
     Sampling(temperature=0.8, top_k=1, seed=11),
     Sampling(temperature=1.0, top_p=0.7, seed=12),

@@ -331,7 +331,7 @@ FINISH = """(n) => {
         view.finish({ role: "assistant", content, finish: "stop" }, () => resolve(view.spoken)));
     return list.textContent.includes(`Paragraph ${n - 1} `);
 }"""
-ENOUGH = 6_000  # paragraphs that no machine renders in one slice
+ENOUGH = 2_000  # paragraphs that no machine renders in one slice
 
 
 def test_a_long_answer_is_read_out_once_all_of_it_is_shown(page: Page) -> None:

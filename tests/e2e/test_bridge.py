@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from tests.support.browser import new_profile, watch
 from tests.support.pdf_file import pdf
 from tests.support.served_api import served_api
-from tests.support.slow_engine import slow_down
+from tests.support.slow_engine import slowed
 from tests.support.waiting import HANG_S, wait_for
 from tools.api import ApiServer
 from tools.paths import ROOT
@@ -250,26 +250,26 @@ def test_a_client_that_leaves_stops_the_engine(client: openai.OpenAI, page: Page
         wait_for(lambda: engine("(await engine.stats()).models.every(({ requests }) => requests === 0)"))
         assert engine("(await engine.stats()).last.completion_tokens") < 1000  # unstopped: about 2,000
 
-    slow_down(page)
     end = engine("(await engine.tokenize('<|im_end|>', { parseSpecial: true })).at(-1)")
     long: dict[str, Any] = {"model": MODEL, "messages": STORY, "max_tokens": 4000, "logit_bias": {str(end): -100}}
-    stream = client.chat.completions.create(**long, stream=True)
-    for count, _ in enumerate(stream):
-        if count == 3:
-            break
-    stream.close()
-    assert_stopped()
-    with pytest.raises(openai.APITimeoutError):
-        client.with_options(timeout=0.3).chat.completions.create(**long)
-    assert_stopped()
+    with slowed(page):
+        stream = client.chat.completions.create(**long, stream=True)
+        for count, _ in enumerate(stream):
+            if count == 3:
+                break
+        stream.close()
+        assert_stopped()
+        with pytest.raises(openai.APITimeoutError):
+            client.with_options(timeout=0.3).chat.completions.create(**long)
+        assert_stopped()
     assert client.completions.create(model=MODEL, prompt="Once", max_tokens=2).choices
 
 
 def test_a_tab_that_reloads_in_mid_stream_is_an_error_until_it_is_back(client: openai.OpenAI, page: Page) -> None:
-    slow_down(page)  # until the reload, which comes before the answer's end
-    stream = client.chat.completions.create(model=MODEL, messages=STORY, max_tokens=2000, stream=True)
-    next(stream)
-    page.reload()
+    with slowed(page):  # the reload comes before the answer's end
+        stream = client.chat.completions.create(model=MODEL, messages=STORY, max_tokens=2000, stream=True)
+        next(stream)
+        page.reload()
     with pytest.raises(openai.APIError) as caught:  # within the client's timeout
         list(stream)
     assert caught.value.code == "engine_gone"

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import new_profile
-from tests.support.slow_engine import slow_down
+from tests.support.slow_engine import slowed
 from tools.serve import Server
 
 ADD = """async (attributes) => {
@@ -57,12 +57,12 @@ def test_stops_and_shows_errors(page: Page) -> None:
     ask(page, "Hi")
     expect(answers).not_to_be_empty()
     expect(button).to_have_text("Send")
-    slow_down(page)
-    ask(page, "Tell me a long story.")
-    expect(answers.nth(1)).not_to_be_empty()
-    expect(button).to_have_text("Halt")
-    button.click()
-    expect(button).to_have_text("Send")
+    with slowed(page):
+        ask(page, "Tell me a long story.")
+        expect(answers.nth(1)).not_to_be_empty()
+        expect(button).to_have_text("Halt")
+        button.click()
+        expect(button).to_have_text("Send")
     assert len(page.evaluate("document.querySelector('wisp-chat').messages")) == 4
     page.evaluate(ADD, {"model": "/nothing.gguf"})
     ask(page, "Hello")

@@ -91,9 +91,8 @@ def test_each_trial_has_a_worker_of_its_own(talk: Page, answer: str) -> None:
 
 
 def test_a_worker_ends_that_no_trial_needs(talk: Page) -> None:
-    assert run(talk, "trials.prepare(); trials.drop(); trials.drop(); await soon(); return seen()") == [
-        ["vocabulary", 1]
-    ]
+    dropped = "trials.prepare(); trials.drop(); trials.drop(); await until(() => workers[0].got.length); return seen()"
+    assert run(talk, dropped) == [["vocabulary", 1]]
     assert (
         run(
             talk,

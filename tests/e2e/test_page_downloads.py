@@ -15,7 +15,7 @@ from tools.paths import ROOT
 from tools.serve import Server
 
 MINI = (ROOT / "static" / "models" / "wisp-mini-q8_0.gguf").read_bytes()
-SLOW_S = 1.0  # between two pieces: a download does not end before the test lets it
+PIECE = 1 << 15  # in pieces of that size, one a second, a download does not end before the test lets it
 ADD = """async (model) => {
     const { Wisp } = await import("/wisp.js");
     return (await Wisp.create()).downloads.add({ model });
@@ -68,12 +68,11 @@ def stored(page: Page, url: str) -> int:
 
 def test_pause_resume_and_run(page: Page, bad_server: FaultyServer) -> None:
     """A paused download sends nothing; a resumed one downloads what is missing, and no byte that is stored."""
-    url = published(bad_server, "calm.gguf", piece=1 << 15, delay=0.02)
+    url = published(bad_server, "calm.gguf", piece=PIECE, slow_at=2 << 20)
     file = bad_server.files["calm.gguf"]
     page.evaluate(ADD, url)
     paused = item(page, "calm")
     wait_for(lambda: file.sent > 2 << 20)
-    file.delay = SLOW_S
     expect(paused).to_contain_text("/s")
     expect(paused).to_contain_text("left")
     paused.get_by_role("button", name="Pause").click()
@@ -82,7 +81,7 @@ def test_pause_resume_and_run(page: Page, bad_server: FaultyServer) -> None:
     sent, before = file.sent, stored(page, url)
     page.wait_for_timeout(300)
     assert file.sent == sent, "nothing travels while it is paused"
-    file.delay = 0
+    file.slow_at = None
     file.requests.clear()
     paused.get_by_role("button", name="Resume").click()
     expect(paused).to_contain_text("stored")
@@ -137,15 +136,14 @@ def test_a_changed_model_is_offered_and_updated(page: Page, bad_server: FaultySe
 
 
 def test_a_load_continues_a_download(page: Page, bad_server: FaultyServer) -> None:
-    url = published(bad_server, "taken.gguf", piece=1 << 15, delay=0.01)
+    url = published(bad_server, "taken.gguf", piece=PIECE, slow_at=3 << 20)
     file = bad_server.files["taken.gguf"]
     page.evaluate(ADD, url)
     wait_for(lambda: file.sent > 3 << 20)
-    file.delay = SLOW_S
     before = file.sent
     page.fill("#url-input", url)
     page.press("#url-input", "Enter")
-    file.delay = 0
+    file.slow_at = None
     expect(page.locator("#model-name")).to_have_text("taken")
     wait_ready(page)
     page.click("#model-button")
@@ -166,11 +164,10 @@ LIMIT_IS_STORED = """async (limit) => {
 
 def test_a_reload_and_another_tab_continue_the_queue(page: Page, bad_server: FaultyServer, server: Server) -> None:
     """The queue outlives the page. While another tab is open, nothing is even interrupted."""
-    url = published(bad_server, "outlives.gguf", piece=1 << 15, delay=0.02)
+    url = published(bad_server, "outlives.gguf", piece=PIECE, slow_at=1 << 20)
     file = bad_server.files["outlives.gguf"]
     page.evaluate(ADD, url)
     wait_for(lambda: file.sent > 1 << 20)
-    file.delay = SLOW_S
     page.select_option("#downloads-limit", "3")
     wait_for(lambda: page.evaluate(LIMIT_IS_STORED, 3))
     page.reload()
@@ -187,7 +184,7 @@ def test_a_reload_and_another_tab_continue_the_queue(page: Page, bad_server: Fau
     expect(other.locator("#downloads-limit")).to_have_value("2")
     page.goto("about:blank")
     expect(item(other, "outlives")).to_contain_text("/s")
-    file.delay = 0
+    file.slow_at = None
     expect(item(other, "outlives")).to_contain_text("stored")
     page.goto(server.url)
     wait_ready(page)
@@ -195,7 +192,7 @@ def test_a_reload_and_another_tab_continue_the_queue(page: Page, bad_server: Fau
 
 
 def test_order_limit_and_errors(page: Page, bad_server: FaultyServer) -> None:
-    urls = [published(bad_server, f"{name}.gguf", piece=1 << 14, delay=SLOW_S) for name in ("one", "two", "three")]
+    urls = [published(bad_server, f"{name}.gguf", piece=PIECE, slow_at=0) for name in ("one", "two", "three")]
     lost = published(bad_server, "lost.gguf", status=404)
     page.evaluate(ADD, lost)
     expect(item(page, "lost")).to_contain_text("404")

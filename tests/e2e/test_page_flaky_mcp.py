@@ -121,7 +121,7 @@ def test_tools_that_have_changed_unsaid_are_listed_again(chat: Page, scripted: S
 
 
 def test_a_slow_call_can_be_stopped(chat: Page, scripted: ScriptedServer, flaky: FlakyMcp) -> None:
-    flaky.fault, flaky.seconds = "slow", 3.0
+    flaky.fault = "slow"
     asked = len(flaky.asked)
     scripted.script = [[("first", {})], "The end."]
     send(chat, "Again")
@@ -130,4 +130,5 @@ def test_a_slow_call_can_be_stopped(chat: Page, scripted: ScriptedServer, flaky:
     chat.click("#stop")
     expect(last_answer(chat).locator(".stats")).to_contain_text("stopped")
     flaky.fault = ""
+    flaky.rest.set()
     assert call(chat, scripted) == "first is done"

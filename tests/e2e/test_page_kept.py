@@ -21,7 +21,7 @@ from tests.support.chat_page import (
     wait_ready,
 )
 from tests.support.chat_store import store_chat
-from tests.support.slow_engine import slow_down
+from tests.support.slow_engine import slowed
 from tools.serve import Server
 
 STORY = "Write a short story about a dragon named Ember who finds a silver key."
@@ -156,18 +156,19 @@ def test_an_answer_cut_by_a_reload_is_saved(context: BrowserContext, server: Ser
 def test_a_cut_answer_goes_on_with_the_same_text(context: BrowserContext, server: Server, how: str) -> None:
     page = open_page(context, server.url, settings={"temperature": 1, "seed": 7, "max_tokens": 48})
     whole = ask(page, STORY)
-    slow_down(page, 150)
-    page.get_by_role("button", name="Answer again").click()
-    expect(last_answer(page).locator(".block").first).to_be_visible()
-    if how == "reload":
-        shown = last_answer(page).locator(".body").inner_text()
-        page.reload()
-    else:
-        wait_until(page, f"(await ({STORED_ANSWER})()).length")  # the page saves once a second
-        shown = ""
-        with pytest.raises(PlaywrightError):
-            page.goto("chrome://crash")
-        page.close()
+    with slowed(page):
+        page.get_by_role("button", name="Answer again").click()
+        expect(last_answer(page).locator(".block").first).to_be_visible()
+        if how == "reload":
+            shown = last_answer(page).locator(".body").inner_text()
+            page.reload()
+        else:
+            wait_until(page, f"(await ({STORED_ANSWER})()).length")  # the page saves once a second
+            shown = ""
+            with pytest.raises(PlaywrightError):
+                page.goto("chrome://crash")
+            page.close()
+    if page.is_closed():
         page = context.new_page()
         page.goto(server.url)
     wait_ready(page)

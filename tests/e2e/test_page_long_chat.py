@@ -28,7 +28,7 @@ print({n})
 |---|---|
 | 1 | 2 |
 """
-ESSAY = "A paragraph with *marks* and `code`.\n\n" * 6_000 + "The very end."  # takes more than a frame
+ESSAY = "A paragraph with *marks* and `code`.\n\n" * 2_000 + "The very end."  # takes more than a frame
 # Whether a print has the essay's last words.
 PRINT = """() => {
     dispatchEvent(new Event("beforeprint"));

@@ -96,7 +96,8 @@ def held(scripted: ScriptedServer, *pages: tuple[Page, str, str]) -> Iterator[li
 
 def texts(page: Page) -> list[str]:
     """The questions and answers that a tab shows."""
-    return page.locator("#thread > li").locator(".bubble, .body").all_inner_texts()
+    # an answer that has just been rendered may end with a line break
+    return [text.strip() for text in page.locator("#thread > li").locator(".bubble, .body").all_inner_texts()]
 
 
 def test_a_chat_goes_on_in_both_tabs(tabs: list[Page], scripted: ScriptedServer) -> None:

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from tests.support.browser import new_profile, wait_until, watch
 from tests.support.chat_page import ask, keep_engine, last_answer, open_page, open_without_engine, send, wait_answer
 from tests.support.chat_store import chat, store_chats
-from tests.support.slow_engine import slow_down
+from tests.support.slow_engine import slowed
 from tests.support.two_versions import publish, version
 from tools.serve import Server
 
@@ -191,16 +191,16 @@ def old_tab(context: BrowserContext, server: Server) -> Iterator[Page]:
 
 def test_what_a_tab_is_making_is_stored_before_a_newer_one_takes_the_chats(old_tab: Page) -> None:
     ask(old_tab, "What is the capital of Italy?")
-    slow_down(old_tab)
-    send(old_tab, "Write a short story about a dragon named Ember who finds a silver key.")
-    expect(last_answer(old_tab).locator(".body")).to_contain_text("dragon")
-    seen = last_answer(old_tab).locator(".body").inner_text().split()
-    first, second = old_tab.evaluate(OPEN_NEWER)
-    assert first == ["The capital of Italy is Rome.", "stop", False]
-    assert second[0].split()[: len(seen) - 1] == seen[:-1]
-    assert second[1:] == [None, True]
-    expect(old_tab.locator("#notices")).to_contain_text("Reload this tab.")
-    old_tab.get_by_role("button", name="Stop").click()
+    with slowed(old_tab):
+        send(old_tab, "Write a short story about a dragon named Ember who finds a silver key.")
+        expect(last_answer(old_tab).locator(".body")).to_contain_text("dragon")
+        seen = last_answer(old_tab).locator(".body").inner_text().split()
+        first, second = old_tab.evaluate(OPEN_NEWER)
+        assert first == ["The capital of Italy is Rome.", "stop", False]
+        assert second[0].split()[: len(seen) - 1] == seen[:-1]
+        assert second[1:] == [None, True]
+        expect(old_tab.locator("#notices")).to_contain_text("Reload this tab.")
+        old_tab.get_by_role("button", name="Stop").click()
     wait_answer(old_tab)
     expect(old_tab.locator("#notices .error")).to_contain_text("A newer Wisp has stored these data")
     address = old_tab.url

@@ -2,6 +2,7 @@
 """The official openai client on real pages, with only a baseURL: the service worker is the server."""
 
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from app.openai.endpoints import ENDPOINTS
 from tests.support.browser import new_profile
 from tests.support.openai_client import open_client_page as open_page
 from tests.support.openai_client import run, settled
+from tests.support.slow_engine import slowed
 from tests.support.waiting import wait_for
 from tools.serve import Server
 
@@ -52,7 +54,12 @@ def test_without_an_engine_the_answer_says_what_to_do(
     chromium: Callable[[str | None], Browser], server: Server
 ) -> None:
     alone = new_profile(chromium(None))  # no other test's tab has an engine in it
-    error = run(open_page(alone, server), "return failure(openai.chat.completions.create(ask('Hi')));")
+    page = open_page(alone, server)
+    # As a page of another application below this origin would: its engine is not waited for, which takes half a minute.
+    page.evaluate("void navigator.locks.request('wisp.page https://example.org/', () => new Promise(() => {}))")
+    begun = time.monotonic()
+    error = run(page, "return failure(openai.chat.completions.create(ask('Hi')));")
+    assert time.monotonic() - begun < 25
     alone.close()
     assert (error["status"], error["code"], error["type"]) == (503, "no_engine", "server_error")
     assert "open one in a tab" in error["message"]
@@ -185,31 +192,38 @@ def test_abort_stops_the_engine(asker: Page, host: Page) -> None:
     def assert_stopped() -> None:
         wait_for(lambda: run(host, "return (await engine.stats()).models.every(({ requests }) => requests === 0);"))
         assert run(host, "return (await engine.stats()).last.completion_tokens;") < 1000
+
+    def assert_answers() -> None:
         answer = run(asker, "return openai.chat.completions.create(ask(question, { max_tokens: 8 }));", question=ITALY)
         assert "capital" in answer["choices"][0]["message"]["content"]
 
-    name = run(
-        asker,
-        """const controller = new AbortController();
-        setTimeout(() => controller.abort(), 150);
-        const { signal } = controller;
-        return (await failure(openai.chat.completions.create(ask(story, long), { signal }))).name;""",
-        story=STORY,
-        long=long,
-    )
-    assert name == "APIUserAbortError"
-    assert_stopped()
-    count = run(
-        asker,
-        """let count = 0;
-        const stream = await openai.chat.completions.create(ask(story, { ...long, stream: true }));
-        for await (const chunk of stream) if (chunk.choices[0].delta.content && ++count === 3) stream.controller.abort();
-        return count;""",
-        story=STORY,
-        long=long,
-    )
-    assert count == 3
-    assert_stopped()
+    with slowed(host):
+        name = run(
+            asker,
+            """const controller = new AbortController();
+            setTimeout(() => controller.abort(), 150);
+            const { signal } = controller;
+            return (await failure(openai.chat.completions.create(ask(story, long), { signal }))).name;""",
+            story=STORY,
+            long=long,
+        )
+        assert name == "APIUserAbortError"
+        assert_stopped()
+    assert_answers()
+    with slowed(host):
+        count = run(
+            asker,
+            """let count = 0;
+            const stream = await openai.chat.completions.create(ask(story, { ...long, stream: true }));
+            for await (const { choices: [{ delta }] } of stream)
+                if (delta.content && ++count === 3) stream.controller.abort();
+            return count;""",
+            story=STORY,
+            long=long,
+        )
+        assert count == 3
+        assert_stopped()
+    assert_answers()
 
 
 BEGIN = """async () => {
@@ -227,20 +241,21 @@ def test_a_page_that_goes_away_stops_its_answer(
     asker: Page, host: Page, context: BrowserContext, server: Server, how: str
 ) -> None:
     page = open_page(context, server)
-    page.evaluate(BEGIN)
-    assert run(host, "return (await engine.stats()).models[0].requests;") == 1
-    if how == "closed":
-        page.close()
-    elif how == "reloaded":
-        page.reload()
-    elif how == "left":
-        page.goto("about:blank")
-    elif how == "cancelled":
-        page.evaluate("reader.cancel()")
-    else:
-        with contextlib.suppress(Error):
-            page.goto("chrome://crash", timeout=3000)
-    wait_for(lambda: run(host, "return (await engine.stats()).models[0].requests;") == 0)
+    with slowed(host):
+        page.evaluate(BEGIN)
+        assert run(host, "return (await engine.stats()).models[0].requests;") == 1
+        if how == "closed":
+            page.close()
+        elif how == "reloaded":
+            page.reload()
+        elif how == "left":
+            page.goto("about:blank")
+        elif how == "cancelled":
+            page.evaluate("reader.cancel()")
+        else:
+            with contextlib.suppress(Error):
+                page.goto("chrome://crash", timeout=3000)
+        wait_for(lambda: run(host, "return (await engine.stats()).models[0].requests;") == 0)
     assert run(host, "return (await engine.stats()).last?.completion_tokens ?? 0;") < 1000
     if not page.is_closed():
         page.close()

@@ -83,7 +83,7 @@ def test_a_slow_grammar_is_refused_while_another_answer_goes_on(
     pages: Callable[[bool], Page], shared: bool, grammar: str
 ) -> None:
     page = pages(shared)
-    seen = page.evaluate(TRY, [grammar, 400])
+    seen = page.evaluate(TRY, [grammar, 1900])  # the answer is aborted after the refusal, however late that is
     assert seen["found"] == "unsupported_parameter", seen
     assert seen["beside"], seen
     wait_until_trials_have_ended(page)

@@ -26,6 +26,7 @@ class File:
     cuts: int = 1 << 30  # how often that happens
     piece: int = 1 << 16  # bytes written at once
     delay: float = 0.0  # seconds between pieces
+    slow_at: int | None = None  # a second between pieces when `sent` has reached it
     requests: list[str] = field(default_factory=list)  # "GET bytes=0-9", ... in order of arrival
     sent: int = 0  # bytes of bodies, counted before they go
     hold_at: int | None = None  # bodies wait while `sent` has reached it
@@ -106,8 +107,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             start = stop
-            if file.delay:
-                time.sleep(file.delay)
+            is_slow = file.slow_at is not None and file.sent >= file.slow_at
+            time.sleep(1.0 if is_slow else file.delay)
 
     def log_message(self, *_: object) -> None:
         pass

@@ -3,7 +3,6 @@
 import json
 import socket
 import threading
-import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -75,7 +74,7 @@ class Handler(BaseHTTPRequestHandler):
     def _call(self, message: dict[str, Any]) -> None:
         name, fault = message["params"]["name"], self.server.fault
         if fault == "slow":
-            time.sleep(self.server.seconds)
+            self.server.rest.wait()
         if fault == "dies":
             self.send_response(HTTPStatus.OK)
             for header, value in {**CORS, "Content-Type": "application/json", "Content-Length": "100"}.items():
@@ -133,7 +132,7 @@ class FlakyMcp(ThreadingHTTPServer):
         self.sessions: set[str] = set()
         self.tools = ["first", "old"]
         self.fault = ""
-        self.seconds = 0.0
+        self.rest = threading.Event()  # a slow call ends when it is set
         self.asked: list[str] = []
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 

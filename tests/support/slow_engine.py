@@ -1,6 +1,9 @@
 """A CPU engine as slow as a phone's, so that a test can act before an answer of the embedded model is over."""
 
-from playwright.sync_api import Page
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from playwright.sync_api import Error, Page
 
 # Every message with results waits; the engine asks for those of some tokens at a time. The worker sleeps, so that other
 # processes have its core: Atomics.wait() needs shared memory.
@@ -14,15 +17,24 @@ SLOW = """(ms) => {
 }"""
 
 
-def slow_down(page: Page, ms: int = 200) -> None:
-    """Delay what compute workers answer: one page lends its own to all pages. A reload of that page ends the delay, and
-    a second call changes it.
-    """
-    slowed = 0
+@contextmanager
+def slowed(page: Page, ms: int = 200) -> Iterator[None]:
+    """Delay what compute workers answer: one page lends its own to all pages. A reload of that page ends the delay."""
+    assert _delay(page, ms), [worker.url for one in page.context.pages for worker in one.workers]
+    try:
+        yield
+    finally:
+        _delay(page, 0)
+
+
+def _delay(page: Page, ms: int) -> int:
+    """Set the delay in all pages of a profile; return in how many."""
+    count = 0
     for one in page.context.pages:
-        one.evaluate("true")  # Playwright hears of workers while it waits for something
-        worker = next((worker for worker in one.workers if "compute" in worker.url), None)  # later ones are its threads
-        if worker is not None:
-            worker.evaluate(SLOW, ms)
-            slowed += 1
-    assert slowed, [worker.url for one in page.context.pages for worker in one.workers]
+        with suppress(Error):  # a page that has crashed, or whose worker ends
+            one.evaluate("true")  # Playwright hears of workers while it waits for something
+            compute = (worker for worker in one.workers if "compute" in worker.url)
+            if worker := next(compute, None):  # later ones are its threads
+                worker.evaluate(SLOW, ms)
+                count += 1
+    return count

@@ -190,7 +190,7 @@ async def answers(engine: Engine) -> dict[str, Any]:
     )
     out["masked"] = []
     with counted_batches(engine) as batches:
-        while max(batches, default=0) < 2 and len(out["masked"]) < 5:  # until the kernels of such a batch are compiled
+        while max(batches, default=0) < 2 and len(out["masked"]) < 20:  # until the kernels of such a batch are compiled
             found = await asyncio.gather(
                 constrained(plain, 0.5, False, has_source=True),
                 constrained(shaped, 0.5, False, has_source=True),
