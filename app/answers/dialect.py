@@ -5,7 +5,6 @@ It prepares the messages, parses the answer, and writes the grammar that constra
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable
@@ -13,11 +12,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from app.answers.calls.json_arguments import JSON
-from app.answers.calls.model_syntaxes import HERMES
+from app.answers.calls.messages import in_plain_text, in_template
 from app.answers.calls.syntax import CallSyntax, Place
 from app.answers.parsing import Parser, PlainParser, ReasoningParser
 from app.answers.thinking import MINIMAX_3, TAGS, tags_at
-from app.answers.tool_results import in_answers, in_order_of_calls, takes_results_in_answers
 from app.constrain import effort
 from app.constrain.ebnf import Grammar, GrammarText, either, literal, quick_rules, text_until
 from app.constrain.grammar_cache import cached
@@ -36,13 +34,6 @@ _TOKEN = re.compile(
     r"<[|\uff5c][^|\uff5c<>]*[|\uff5c]>|<\|[a-z_]+>|<[a-z_]+\|>|\[[A-Z_/]+\]|</?[A-Za-z_:|]+>|^\uff5c\w+\uff5c$|^\]<\]\w+\[>\[$"
 )
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-
-GENERIC = (
-    "You may call functions to help with the request. These are the functions, each described by a JSON schema:\n"
-    "{tools}\n"
-    "To call one, write a JSON object with its name and arguments between tags, and nothing after it:\n"
-    '<tool_call>\n{{"name": "...", "arguments": {{...}}}}\n</tool_call>'
-)
 
 
 class Dialect:
@@ -91,47 +82,9 @@ class Dialect:
 
         `broken`: breaks the special tokens in what other programs have written.
         """
-        if self._native or not (self._tools.shown or any(m.get("tool_calls") or m["role"] == "tool" for m in messages)):
-            return self._with_calls(messages, broken)
-        out = [self._as_text(m) for m in messages]
-        if self._tools.shown:
-            description = GENERIC.format(
-                tools=broken("\n".join(json.dumps(t.definition["function"]) for t in self._tools.shown))
-            )
-            if out[0]["role"] == "system":
-                out[0] = {**out[0], "content": _joined(out[0]["content"], description)}
-            else:
-                like = out[0]["content"]
-                content: Any = [{"type": "text", "text": description}] if isinstance(like, list) else description
-                out.insert(0, {"role": "system", "content": content})
-        return out
-
-    def _with_calls(self, messages: Messages, broken: Callable[[str], str]) -> Messages:
-        """Write calls into the contents of messages if the template omits them, as LFM2's and Granite 3's do.
-
-        DeepSeek V4's template writes results without the ids of their calls.
-        """
-        if self._native and not self.syntax.ids.in_results:
-            messages = in_order_of_calls(messages)
-        if self._native and takes_results_in_answers(self.template.source):
-            messages = in_answers(messages, broken)
-        calling = any(m.get("tool_calls") for m in messages)
-        if not calling or not self._native or not self.template.forms.omits_calls:
-            return messages
-        return [_with_calls(message, self.syntax) for message in messages]
-
-    def _as_text(self, message: dict[str, Any]) -> dict[str, Any]:
-        if message.get("tool_calls"):
-            return _with_calls(message, HERMES)
-        if message["role"] in ("tool", "function"):
-            content = message["content"]
-            text = "\n".join(part["text"] for part in content) if isinstance(content, list) else content
-            description = f"<tool_response>\n{text}\n</tool_response>"
-            return {
-                "role": "user",
-                "content": [{"type": "text", "text": description}] if isinstance(content, list) else description,
-            }
-        return message
+        if self._native:
+            return in_template(messages, self.template, self.syntax, broken)
+        return in_plain_text(messages, self._tools.shown, broken)
 
     # -- answer
 
@@ -325,24 +278,6 @@ def _limited(write: Callable[[], Made], param: str) -> Made:
         raise unsupported("The form of the answer is too complex; use fewer tools or smaller schemas.", param) from None
 
 
-def _with_calls(message: dict[str, Any], syntax: CallSyntax) -> dict[str, Any]:
-    """The message with its calls as text at the end of its content."""
-    calls = message.get("tool_calls")
-    if not calls:
-        return message
-    rest = {name: value for name, value in message.items() if name != "tool_calls"}
-    return rest | {"content": _joined(rest["content"], syntax.arguments.as_text(syntax, calls))}
-
-
 def _tokens(text: str) -> list[str]:
     """All substrings that look like control tokens."""
     return _TOKEN.findall(text)
-
-
-def _joined(content: Any, text: str) -> Any:
-    """The content with a text at its end, after a blank line."""
-    if not isinstance(content, list):
-        return f"{content}\n\n{text}" if content else text
-    if not content:
-        return [{"type": "text", "text": text}]
-    return [*content[:-1], {"type": "text", "text": _joined(content[-1]["text"], text)}]

@@ -12,7 +12,7 @@ from typing import Any
 from app.answers import infill, pieces
 from app.answers.media import RequestMedia
 from app.answers.pieces import PromptPieces
-from app.answers.thinking import with_names_of, without_thoughts
+from app.answers.thinking import with_reasoning, without_thoughts
 from app.answers.truncation import Messages, estimate, fewest_turns, turns_before, without_oldest_turns
 from app.models.loaded import Loaded
 from app.openai.messages import MARKER, Infill, MixedPrompt, PromptWithMedia
@@ -89,7 +89,7 @@ def _renderer(
     model: Loaded, request: ChatRequest, tools: list[Any] | None, template: ChatTemplate, at: datetime | None = None
 ) -> Callable[..., str]:
     """The template with the request's variables: render(messages, add_generation_prompt=True)."""
-    variables = with_names_of(template.source, request.template_variables)
+    variables = with_reasoning(template.source, request.template_variables)
     variables = {name: value for name, value in variables.items() if name not in _OWN_VARIABLES}
     if "documents" in variables:
         variables["documents"] = broken(model, variables["documents"])

@@ -1,7 +1,7 @@
 """A video that a page records of a canvas and a tone."""
 
-# Records a second of a picture that changes, with a tone; leaves it as `recorded`, a Blob. The recorder places the pictures by the
-# page's clock: a tone with another one's times would be far from them.
+# Records a second of a picture that changes, with a tone; leaves it as `recorded`, a Blob. The recorder places the
+# pictures by the page's clock: a tone with another one's times would be far from them.
 RECORD_WITH_SOUND = """const canvas = Object.assign(document.createElement("canvas"), { width: 96, height: 64 });
   const context = canvas.getContext("2d"), tone = new MediaStreamTrackGenerator({ kind: "audio" });
   const writer = tone.writable.getWriter(), pieces = [];

@@ -24,7 +24,8 @@ from app.answers.calls.plain_schemas import (
     without_null,
 )
 from app.answers.calls.syntax import Arguments, CallSyntax
-from app.answers.parsing import Parser, Until
+from app.answers.markers import Until
+from app.answers.parsing import Parser
 from app.constrain.ebnf import Grammar, either, literal, text_until
 from app.constrain.rules import schema_rule
 from app.openai.answers import Delta

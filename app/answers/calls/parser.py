@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from app.answers.calls.heads import NAME, begins_head, head_pattern, pattern
 from app.answers.calls.json_end import JsonEnd
 from app.answers.calls.syntax import CallSyntax, Place
-from app.answers.parsing import Until
+from app.answers.markers import Until
 from app.openai.answers import Delta
 from app.openai.tools import Tool
 
