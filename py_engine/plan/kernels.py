@@ -24,7 +24,7 @@ PREFIXES (lib/segments.wgsl), MEDIA (lib/media.wgsl), WHOLE_MEDIA (lib/visible.w
 SPLIT (attention.wgsl, attention_matrix.wgsl), MERGED (matvec.wgsl, head_products.wgsl), INT8 (lib/matmul_inputs.wgsl),
 IN_ORDER (lib/rounded_rows.wgsl), ROUNDED_BEFORE (matvec.wgsl), SECOND, FACTOR and X_STRIDE (lib/matvec_inputs.wgsl),
 SCALES (lib/matrix_scale.wgsl), PINNED (matmul_matrix.wgsl), ANCHOR (lib/sequence.wgsl), PLAIN and RESIDUAL
-(mtp_input.wgsl) and FROM (lib/attention_split.wgsl) default to 0.
+(mtp_input.wgsl), FROM and MUTUAL (lib/attention_split.wgsl) default to 0.
 """
 
 from __future__ import annotations
@@ -109,6 +109,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "TOKENS": 1, "SHARE": 1, "SPAN": 1, "SLOTS":
         "ROUNDED_BEFORE",
         "RESIDUAL",
         "FROM",
+        "MUTUAL",
     ),
     0,
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.support.browser import new_profile
 from tests.support.chat_page import ask, last_answer, new_chat, open_page, wait_ready
 from tests.support.diffusion_cases import MODELS, runs
 from tools.serve import Server
@@ -70,8 +71,9 @@ SCRIPT = """async ({ prompt, options }) => {
 
 @pytest.fixture(scope="module")
 def answers(chromium: Callable[[str | None], Browser], server: Server) -> Any:
-    context = chromium(None).new_context()
-    page = open_page(context, server.url)
+    context = new_profile(chromium(None))
+    page = context.new_page()
+    page.goto(f"{server.url}tests/blank.html")
     found = page.evaluate(SCRIPT, {"prompt": RUN.prompt, "options": RUN.options})
     context.close()
     return found
@@ -117,7 +119,7 @@ def test_refusals(answers: Any) -> None:
 
 def test_a_chat_in_the_page(chromium: Callable[[str | None], Browser], server: Server) -> None:
     """With the settings of other models; the same seed gives the same answer in a second chat."""
-    context = chromium("swiftshader").new_context()
+    context = new_profile(chromium("swiftshader"))
     page = open_page(context, server.url, settings={"seed": 7, "temperature": 0.8, "max_tokens": 24, "top_k": 40})
     page.click("#model-button")
     page.fill("#url-input", "/repo/tests/golden/diffusion/dream.F16.gguf")

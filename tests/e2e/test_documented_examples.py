@@ -2,13 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import BrowserContext, Page
 
-from tests.support.browser import new_profile
 from tools.paths import ROOT
 from tools.serve import Server
 
@@ -23,14 +22,13 @@ SET_UP = """() => {
 
 
 @pytest.fixture
-def page(chromium: Callable[[str | None], Browser], server: Server) -> Iterator[Page]:
-    """A page of the origin that is not Wisp's, and logs into a list."""
-    context = new_profile(chromium(None), service_worker=False)
-    made = context.new_page()
+def page(engine_context: BrowserContext, server: Server) -> Iterator[Page]:
+    """A page of the origin that is not Wisp's, and logs into a list. Its engine lives on between the tests."""
+    made = engine_context.new_page()
     made.goto(f"{server.url}tests/blank.html")
     made.evaluate(SET_UP)
     yield made
-    context.close()
+    made.close()
 
 
 def run(page: Page, document: str, *numbers: int, value: str) -> Any:

@@ -8,7 +8,6 @@ import numpy as np
 from playwright.sync_api import Browser
 
 from tests.support.browser import new_profile
-from tests.support.chat_page import open_page
 from tests.support.tolerances import assert_same_direction
 from tools.serve import Server
 
@@ -18,8 +17,9 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "embedding"
 def test_an_encoder_in_the_page(chromium: Callable[[str | None], Browser], server: Server) -> None:
     """Embeddings of the golden's ids and of texts (OpenAI's format); chat requests are rejected."""
     golden = np.load(GOLDEN / "bert.F16.npz")
-    context = new_profile(chromium("swiftshader"))
-    page = open_page(context, server.url)
+    context = new_profile(chromium(None))
+    page = context.new_page()
+    page.goto(f"{server.url}tests/blank.html")
     out = page.evaluate(
         """async (ids) => {
             const { Wisp } = await import("/wisp.js");

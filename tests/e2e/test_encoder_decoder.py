@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.support.answer_cases import PATHS, golden
-from tests.support.chat_page import open_page
+from tests.support.browser import new_profile
 from tests.support.tolerances import assert_close
 from tools.serve import Server
 
@@ -75,8 +75,9 @@ SCRIPT = """async ({ prompt, answer }) => {
 
 @pytest.fixture(scope="module")
 def found(chromium: Callable[[str | None], Browser], server: Server) -> Any:
-    context = chromium(None).new_context()
-    page = open_page(context, server.url)
+    context = new_profile(chromium(None))
+    page = context.new_page()
+    page.goto(f"{server.url}tests/blank.html")
     given = {"prompt": GOLDEN["prompt"].tolist(), "answer": GOLDEN["answer"].tolist()}
     result = page.evaluate(SCRIPT, given)
     context.close()

@@ -4,7 +4,6 @@ from typing import Any
 
 from playwright.sync_api import BrowserContext
 
-from tests.support.chat_page import open_page
 from tools.serve import Server
 
 MODELS: list[dict[str, Any]] = [
@@ -41,7 +40,9 @@ SWITCH = """async (models) => {
 
 
 def test_every_pair_of_models_in_both_orders(context: BrowserContext, server: Server) -> None:
-    found = open_page(context, server.url).evaluate(SWITCH, MODELS)
+    page = context.new_page()
+    page.goto(f"{server.url}tests/blank.html")
+    found = page.evaluate(SWITCH, MODELS)
     assert len(found) == len(MODELS) * (len(MODELS) - 1)
     for first, before, second, after in found:
         for name, codes in ((first, before), (second, after)):

@@ -51,11 +51,11 @@ def wait_used(page: Page, fits: Callable[[int], bool]) -> None:
 
 def test_a_hundred_turns_without_an_error(talk: Page) -> None:
     page = talk
-    store_chat(page, [(f"Is {n} even?", "Yes.") for n in range(86)])
+    store_chat(page, [(f"Is {n} even?", "Yes.") for n in range(91)])
     page.reload()
     wait_ready(page)
     unsent = []
-    for n in range(14):
+    for n in range(9):
         ask(page, f"Write the number {n} as a word, and the capital of Italy.")
         draw_all(page)
         unsent.append(

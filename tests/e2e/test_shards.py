@@ -138,7 +138,7 @@ def test_interrupted_download_resumes_from_its_records(case: Callable[..., Case]
 @pytest.mark.parametrize("after", [1_200_000, 1_900_000, 2_500_000])
 def test_little_travels_twice_wherever_a_download_ends(case: Callable[..., Case], after: int) -> None:
     """A record of 2.5 MB in parts of 64 KiB, three at once: what is lost is the parts that were on their way."""
-    c = case(piece=1 << 13, delay=0.01)
+    c = case(piece=1 << 14, delay=0.01)
     part = 1 << 16
     got = call_python(c.page, "shards.interrupted", url=c.url, after=after, part=part)
     assert got["sha256"] == sha(c.file.data)

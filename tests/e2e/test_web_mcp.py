@@ -45,7 +45,7 @@ def browser(playwright_run: Playwright) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Page:
     """A page that offers a tool."""
-    page = browser.new_page()
+    page = new_profile(browser).new_page()
     page.goto(f"{server.url}tests/blank.html")
     page.evaluate(OFFER, WEATHER_TOOL["function"])
     return page

@@ -13,7 +13,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page
 
 from py_engine.media.prepared import Picture
-from tests.support.browser import call_python
+from tests.support.browser import call_python, new_profile
 from tests.support.media import MEDIA, golden, pixels, prepared, sha256
 from tools.serve import Server
 
@@ -37,7 +37,7 @@ DECODE = """async ([kind, bytes, type]) => {
 @pytest.fixture(scope="module")
 def page(chromium: Callable[[str | None], Browser], server: Server) -> Page:
     """A page without an engine; the browser has no WebGPU."""
-    page = chromium(None).new_page()
+    page = new_profile(chromium(None)).new_page()
     page.goto(f"{server.url}tests/blank.html")
     return page
 

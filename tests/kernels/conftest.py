@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.support.browser import new_profile
 from tests.support.kernels.bench import RUNNER, Bench, bench_of
 from tests.support.kernels.variants import CACHED, IN_F32
 from tools.paths import ROOT
@@ -21,7 +22,7 @@ def kernel_pages(
 
     def get(adapter: str) -> tuple[Page, dict[str, Any]]:
         if adapter not in opened:
-            page = chromium(adapter).new_page()
+            page = new_profile(chromium(adapter)).new_page()
             page.goto(f"{server.url}tests/blank.html")
             page.evaluate(f"import('/repo/{RUNNER.relative_to(ROOT)}')")
             opened[adapter] = page, page.evaluate("kernels.open()")
@@ -29,7 +30,7 @@ def kernel_pages(
 
     yield get
     for page, _ in opened.values():
-        page.close()
+        page.context.close()
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ class Faulty:
         """Open a page in a new browser."""
         self.close()
         self._browser = self._launch()
-        self.page = self._browser.new_page()
+        self.page = browsers.new_profile(self._browser).new_page()
         self.page.goto(f"{self._url}tests/blank.html")
         self.page.evaluate(f"import('/repo/{RUNNER.relative_to(ROOT)}')")
         self.capabilities = self.page.evaluate("kernels.open()")

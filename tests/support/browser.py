@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -167,14 +166,15 @@ def open_engine_page(browser: Browser, url: str) -> Page:
 
 def wait_until(page: Page, condition: str, timeout_s: float = HANG_S) -> None:
     """Wait until a JavaScript expression is true. Playwright's wait_for_function needs eval, which the page forbids."""
-    code = f"""async (end) => {{
+    code = f"""async (ms) => {{
+        const end = Date.now() + ms; // by the page's clock, which a test may have moved
         while (!({condition})) {{
             if (Date.now() > end) return false;
             await new Promise((resolve) => setTimeout(resolve, 25));
         }}
         return true;
     }}"""
-    if not page.evaluate(code, (time.time() + timeout_s) * 1000):
+    if not page.evaluate(code, 1000 * timeout_s):
         raise TimeoutError(f"not true within {timeout_s:.0f} s: {condition}")
 
 

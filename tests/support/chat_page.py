@@ -4,12 +4,15 @@ import json
 import re
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import BrowserContext, Error, Locator, Page, expect
 
 from tests.support.browser import wait_until
 from tools.paths import ROOT
 
 SETTINGS = {"temperature": 0, "max_tokens": 160}
+READY = "document.querySelector('#model-dot')?.className === 'dot ready'"
+SHOWN = "document.querySelector('#send')?.checkVisibility({ visibilityProperty: true })"
+ANSWERED = f"{SHOWN} && !document.querySelector('#thread > .growing')"
 # Listens after the page does: when it has heard the dialog close, the page has begun to load the model again.
 CLOSED = "(dialog) => ({ closed: new Promise((resolve) => dialog.addEventListener('close', resolve, { once: true })) })"
 
@@ -66,7 +69,20 @@ def open_without_engine(context: BrowserContext, url: str) -> Page:
 
 def wait_ready(page: Page) -> None:
     """Wait until a model is ready and nothing is loading."""
-    expect(page.locator("#model-dot")).to_have_class("dot ready")
+    wait_soon(page, READY)
+
+
+def wait_soon(page: Page, condition: str) -> None:
+    """Wait until a JavaScript expression is true, also where the page is reloaded meanwhile.
+
+    Tests wait here most often. Playwright's expect() looks once a second, and half of that is lost.
+    """
+    while True:
+        try:
+            return wait_until(page, condition)
+        except Error as error:
+            if "Execution context was destroyed" not in error.message:
+                raise
 
 
 def close_settings(page: Page) -> None:
@@ -90,8 +106,7 @@ def last_answer(page: Page) -> Locator:
 
 def wait_answer(page: Page) -> str:
     """Wait until the newest answer is complete; return its text."""
-    expect(page.locator("#send")).to_be_visible()
-    expect(page.locator("#thread > .growing")).to_have_count(0)
+    wait_soon(page, ANSWERED)
     return last_answer(page).locator(".body").inner_text()
 
 
