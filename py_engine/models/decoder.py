@@ -160,9 +160,10 @@ class Layer:
         sinks = w.optional_vector((b + "attn_sinks.weight", cfg.head_count))
         slopes = alibi.table(self.ops, cfg.head_count, cfg.alibi_max_bias) if cfg.alibi_max_bias else None
         whole = cfg.sees_whole_media(self.window) and mask is None
+        part = part_of(self.ops.plan, "decoder") if cfg.decoder_start is not None else None
         options = AttentionOptions(
-            cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole, cfg.chunked,
-            self._relative_bias(), part_of(self.ops.plan, "decoder") if cfg.decoder_start is not None else None,
+            cfg.attention_scale, self.window, soft_cap=cfg.attention_soft_cap, sinks=sinks, causal=cfg.causal,
+            slopes=slopes, whole_media=whole, chunked=cfg.chunked, relative=self._relative_bias(), part=part,
             index_mask=mask, anchor=self.rope.anchor, mutual=self.mutual,
         )  # fmt: skip
         attn = self.ops.attention(q, cache, cfg.heads, options)
@@ -280,9 +281,11 @@ class Layer:
         assert weight
         bias = self.w.optional_vector((q + ".bias", lengths[0]), (k + ".bias", lengths[1]))
         across_heads = size != head_dim and not self.w.rows(there[0] + ".weight") and not self.cfg.head_norms
-        mean = self.cfg.layer_norm or self.cfg.head_layer_norm_eps > 0
-        values, after, eps = self.cfg.value_norm, self.cfg.norm_after_rope, self.cfg.head_layer_norm_eps
-        return HeadNorm(weight, bias, across_heads, mean, values, after, alone=alone, eps=eps)
+        mean, eps = self.cfg.layer_norm or self.cfg.head_layer_norm_eps > 0, self.cfg.head_layer_norm_eps
+        return HeadNorm(
+            weight, bias, across_heads=across_heads, layer_norm=mean, norm_values=self.cfg.value_norm,
+            after_rotation=self.cfg.norm_after_rope, alone=alone, eps=eps,
+        )  # fmt: skip
 
     def router(self, x: Buffer) -> Buffer:
         """The router's logits for x, if the layer has experts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import gcd
 
 from py_engine.plan import attention_tiles, tiles
@@ -30,6 +30,7 @@ class HeadNorm:
 
     weight: Weight | Buffer
     bias: Weight | None = None
+    _: KW_ONLY
     across_heads: bool = False
     layer_norm: bool = False  # subtract the mean; else an RMS norm
     norm_values: bool = False  # also apply an RMS norm without weights to each value head
@@ -50,6 +51,7 @@ class AttentionOptions:
 
     scale: float
     window: int = 0  # a token attends to itself and the window - 1 tokens before it; 0: to the whole context
+    _: KW_ONLY
     soft_cap: float = 0.0  # scores become cap * tanh(score / cap); 0: no cap
     sinks: Weight | None = None  # (n_head): an attention sink's score per head; it takes part in the softmax only
     causal: bool = True  # else the batch is the whole sequence, and a window reaches half its size to either side

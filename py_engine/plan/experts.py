@@ -15,7 +15,7 @@ from py_engine.plan.expert_low_rank import ExpertTensors
 from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops, TokenRows, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight, planes_of
-from py_engine.plan.products import ADD, STORE, Epilogue, halves, int8
+from py_engine.plan.products import ADD, STORE, Epilogue, half_params, int8_params
 from py_engine.plan.rounded_rows import Rounding, rounded
 from py_engine.plan.routing import Route
 from py_engine.plan.shared import THREADS
@@ -175,8 +175,9 @@ def small_product(ops: Ops, route: Route, p: ExpertProduct) -> None:
     inputs |= {"weights": route.weights} if p.sum else {}
     variant: dict[str, int | str] = {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
     if dot8 and ops.batch > 1 and _binds_rounded(ops.device, p):
-        slots, weights = (routing.used, route.weights) if p.sum else (1, None)
-        rounding = Rounding(p.x, weight.cols, norm, p.eps, tile["TK"] * tile["TR"], slots, weights)
+        rounding = Rounding(p.x, weight.cols, norm=norm, eps=p.eps, threads=tile["TK"] * tile["TR"])
+        if p.sum:
+            rounding = replace(rounding, slots=routing.used, weights=route.weights)
         inputs = rounded(ops, rounding)
         tile |= {"TR": max(1, ROUNDED_THREADS // tile["TK"])}
         inputs |= {"weights": route.weights} if p.sum and bias else {}
@@ -244,7 +245,7 @@ def grouped_product(ops: Ops, route: Route, groups: Groups, p: ExpertProduct) ->
             {"QUANT": part.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None),
              "EPILOGUE": epilogue.name, "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows, "STACK": rows // p.rows,
              "USED": route.used, "X_PER_SLOT": int(per_slot)}
-            | (int8(weight) if in_int8 else halves(ops, p.x)) | tile | matrix_scales.expert_params(weight)
+            | (int8_params(weight) if in_int8 else half_params(ops, p.x)) | tile | matrix_scales.expert_params(weight)
             | dict(epilogue.params)
             | ({"SUMS32": 1} if weight.scales and ops.device.f16 and groups.kernel == "matmul" else {}),
             {"rows": part.rows, "row0": p.row0, "y_stride": p.y.shape[1], "first": first},

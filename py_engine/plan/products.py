@@ -114,7 +114,7 @@ def matvec(ops: OpList, p: Product) -> None:
             variant |= {"ROUNDS": int(rounds), "SCALED": int(norm is not None and not rounds)}
             if not rounds:
                 # What is computed beside the product is computed beside the rounding, where x is at hand as floats.
-                rounding = Rounding(p.x, weight.cols, norm, p.eps, threads)
+                rounding = Rounding(p.x, weight.cols, norm=norm, eps=p.eps, threads=threads)
                 vectors, norm, beside = rounded(ops, rounding, beside), None, None
         tile = small_batch_tiles.matvec_small_batch(ops.device, weight, dot8, rounds)
     else:
@@ -157,12 +157,12 @@ def stores_halves(ops: OpList, weight: Weight) -> bool:
     return whole and not ops.small_batch and matmul_tiles.matmul(ops.device, ops.batch, weight)[0] == "matmul_matrix"
 
 
-def halves(ops: OpList, x: Buffer) -> dict[str, int]:
+def half_params(ops: OpList, x: Buffer) -> dict[str, int]:
     """The #params of the mat-mul kernels that say what is f16."""
     return {"HALVES": int(ops.device.f16), "X16": int(x.dtype == "f16")}
 
 
-def int8(weight: Weight) -> dict[str, int]:
+def int8_params(weight: Weight) -> dict[str, int]:
     """The #params of matmul_int8.wgsl that depend on W's type."""
     return {"INT8": 1, "TWO_SCALES": int(weight.layout.two_scales)}
 
@@ -182,7 +182,7 @@ def _matmul(ops: OpList, p: Product) -> None:
         kernel,
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "BIAS": bias, "GROUPED": 0}
         | {"EPILOGUE": epilogue, **p.epilogue.params}
-        | (int8(weight) if in_int8 else halves(ops, p.x))
+        | (int8_params(weight) if in_int8 else half_params(ops, p.x))
         | ({"SUMS32": 1} if sums32 else {})
         | tile
         | matrix_scales.params(weight),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from py_engine.plan import quants
 from py_engine.plan.low_rank_input import LowRankInput
@@ -27,6 +27,7 @@ class Rounding:
 
     x: Buffer
     cols: int
+    _: KW_ONLY
     norm: Weight | None = None
     eps: float = 0.0
     threads: int = THREADS

@@ -82,7 +82,10 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
     bench.data["freqs"] = np.frombuffer(table(frequencies(dim // 2, 10000.0)), np.uint32).copy()
     width = 2 * dim if kind in ("head", "values", "after") else (n_head + n_kv) * dim
     bias = bench.vector("biases", width) if own else None
-    weights = HeadNorm(bench.vector("norms", width), bias, wide, own, kind == "values", kind == "after")
+    weights = HeadNorm(
+        bench.vector("norms", width), bias, across_heads=wide, layer_norm=own, norm_values=kind == "values",
+        after_rotation=kind == "after",
+    )  # fmt: skip
     rows = (n_head + 2 * n_kv) * dim
     projection = Projection([bench.weight("w", Q.F16, rows, 64)], norm=bench.vector("norm", 64), eps=EPS)
     q = ops.qkv(x, projection, cache, heads, rope, weights)

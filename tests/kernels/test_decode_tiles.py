@@ -65,7 +65,7 @@ def test_heads_that_share_keys(
     ops = bench.begin(replace(at, places=tuple((pos, 3 - i) for i, pos in enumerate(places))) if several else at)
     q = ops.rows("q", n_head * dim)
     bench.fill(q)
-    y = ops.attention(q, bench.cache(n_head_kv * dim, kv_type), heads, AttentionOptions(dim**-0.5, 0, soft_cap))
+    y = ops.attention(q, bench.cache(n_head_kv * dim, kv_type), heads, AttentionOptions(dim**-0.5, soft_cap=soft_cap))
     attend(bench, ops, y, n_head * dim, max(places) + 1)
 
 

@@ -73,7 +73,10 @@ class Case:
         bias = bench.vector("bias", weight.cols) if self.norm == "own" else None
         across, own, values, after = (self.norm == kind for kind in ("across", "own", "values", "after"))
         alone = self.norm if self.norm in ALONE else ""
-        norm = HeadNorm(weight, bias, across, own, values, after, single, alone)
+        norm = HeadNorm(
+            weight, bias, across_heads=across, layer_norm=own, norm_values=values, after_rotation=after, single=single,
+            alone=alone,
+        )  # fmt: skip
         rope_dim = dim if self.rope_dim is None else self.rope_dim
         freqs = ops.buffer("freqs", (dim // 2,), "u32", "state")
         shifts = shift_index(N_CTX, ops.plan.page) if self.shifted else None

@@ -166,7 +166,7 @@ def test_attention(
             growth = np.linspace(0.1, 3, 192, dtype=np.float32)[:, None].astype(values.dtype)
             values[matrix_bench.cache_rows(range(192))] *= growth
     sinks = matrix_bench.vector("sinks", n_head) if window else None
-    y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, window, cap, sinks))
+    y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, window, soft_cap=cap, sinks=sinks))
     assert ops.ops[-1].kernel == "attention_matrix"
     halves = {"Q16": int(kv_type == "f16")}  # emulated f16 is f32
     ops.ops[-1] = replace(ops.ops[-1], params=ops.ops[-1].params | halves)

@@ -106,7 +106,7 @@ def test_measured_tiles(bench: Bench, heads: Heads, tile: tuple[int, ...]) -> No
 )
 def test_windows_and_biases(bench: Bench, heads: Heads, n: int, pos: int, window: int) -> None:
     """A window or chunks, a soft cap, attention sinks and ALiBi."""
-    bench, options = on_gpu(bench), AttentionOptions(1.0, window, 2.0)
+    bench, options = on_gpu(bench), AttentionOptions(1.0, window, soft_cap=2.0)
     attend(bench, heads, n, pos, "f32", replace(options, chunked=True))
     ops = bench.begin(Setup(batch=n, n=n, pos=pos, n_ctx=384, page=64))
     q, cache = ops.rows("q", heads[0] * heads[2]), bench.cache(heads[1] * heads[2], "f32", window)
