@@ -274,7 +274,7 @@ async def _rope_factors(parts: Parts, header: Header, n_ctx: int, prefix: str = 
 
 
 async def _draft_tokens(parts: Parts) -> list[int] | None:
-    """The model's tokens that an EAGLE-3 head among the files knows; None: there is none, or it knows all."""
+    """The model's tokens that a head or a DFlash model among the files knows; None: there is none, or it knows all."""
     if parts.draft is None or not has_tokens(parts.draft):
         return None
     return read_tokens(await parts.read(DRAFT + TOKENS))

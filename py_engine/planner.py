@@ -40,23 +40,24 @@ PREFILL, short() and medium(PREFILL) also with split_attention(), for few tokens
 With a draft model there are four lists of its own, and DRAFT_BEGIN and DRAFT_END between its steps and the model's
 (plan/draft.py). If the model drafts by its own MTP layer (models/mtp.py) or by an EAGLE-3 head (models/eagle.py), the
 lists of prompts, of one sequence and of small batches also fill that layer's cache, and MTP and MTP_NEXT draft. With
-Gemma 4's assistant (models/gemma4_assistant.py) they store hidden states instead.
+Gemma 4's assistant (models/gemma4_assistant.py) they store hidden states instead. With a DFlash model
+(models/dflash.py) they fill its layers' caches, and BLOCK and BLOCK_LOGITS draft.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py_engine.errors import WispError
 from py_engine.files.convolutions import PROJECTOR, flattened
-from py_engine.files.draft_header import is_assistant, is_eagle
 from py_engine.files.gguf_header import Header
 from py_engine.models import embedding
 from py_engine.models.architecture import Architecture
 from py_engine.models.common import deepstack
 from py_engine.models.config import Config, check_windows
+from py_engine.models.drafters import BlockDrafter, DraftFile, StepDrafter, make_drafter
 from py_engine.models.families import decoder, family
 from py_engine.models.mtp import MtpLayer, mtp_block
 from py_engine.models.required import check_tensors
@@ -76,8 +77,7 @@ from py_engine.plan import (
 from py_engine.plan.adapters import EMBEDDINGS, NO_ADAPTERS, Adapters
 from py_engine.plan.cache import NO_CACHE, Cache, make_cache, make_conv_cache, make_encoder_cache, page_group
 from py_engine.plan.compressed import make_compressed_cache
-from py_engine.plan.draft import add_draft, add_mtp
-from py_engine.plan.features import Features
+from py_engine.plan.draft import add_draft
 from py_engine.plan.index import make_index_cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.latent import make_latent_cache
@@ -87,8 +87,6 @@ from py_engine.plan.lists import (
     EMBED,
     LAST_LOGITS,
     MEDIA,
-    MTP,
-    MTP_NEXT,
     NORMALIZE,
     PACKED,
     PACKED_LAST,
@@ -97,22 +95,17 @@ from py_engine.plan.lists import (
     SMALL_BATCH_LAST_LOGITS,
     SMALL_BATCH_LOGITS,
     TOKEN_ROWS,
-    each,
     plain,
 )
 from py_engine.plan.ops import Ops
 from py_engine.plan.packing import may_have_gaps, packed, packs_prompts
-from py_engine.plan.pages import PAGE, shift_index
+from py_engine.plan.pages import PAGE
 from py_engine.plan.plan import Buffer, DraftsFor, Plan
 from py_engine.plan.pooling import last_rows
 from py_engine.plan.rope import Rope
 from py_engine.plan.shared import SHORT_BATCH
 from py_engine.plan.states import make_states
 from py_engine.plan.weights import Weights
-
-if TYPE_CHECKING:
-    from py_engine.models.eagle import Eagle
-    from py_engine.models.gemma4_assistant import Assistant
 
 ALL_LOGITS_BATCH = 16  # rows of logits read back at once
 
@@ -133,7 +126,7 @@ class PlanOptions:
     mtp: bool = False  # draft by the model's own MTP layer, if the file has one
     draft: Header | None = None  # of a draft model, by the names in its file; the model's header has its tensors, too
     draft_factors: Sequence[float] | None = None  # rope_factors of the draft model
-    draft_tokens: Sequence[int] | None = None  # the model's tokens that an EAGLE-3 head knows; None: all
+    draft_tokens: Sequence[int] | None = None  # the model's tokens that it knows; None: all
     max_small_batch: int = SHORT_BATCH  # sequences that share a step
 
 
@@ -173,28 +166,18 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
         if cfg.has_state(i) and (shape := cfg.layer(i).state_shape):
             caches[i] = replace(caches[i], states=make_states(plan, i, shape))
     ropes = rope_tables(prefill, cfg, model.NEOX, options.rope_factors)
-    drafter: MtpLayer | Assistant | Eagle | None = None
-    features: Features | None = None
-    draft_n_ctx = n_ctx  # that the drafter may be used at
-    assists = options.draft is not None and is_assistant(options.draft)
-    if options.draft is not None and assists:
-        from py_engine.models.gemma4_assistant import make_assistant
-
-        drafter = make_assistant(options.draft, cfg, prefill, weights, caches, options.draft_factors)
-    elif options.draft is not None and is_eagle(options.draft):
-        from py_engine.models.eagle import make_eagle
-
-        read = options.kv_type, options.draft_factors, options.draft_tokens
-        drafter = head = make_eagle(options.draft, cfg, prefill, weights, *read)
-        features, draft_n_ctx = head.features, head.context_length
+    drafter: StepDrafter | BlockDrafter | None = None
+    if options.draft is not None:
+        file = DraftFile(options.draft, options.kv_type, options.draft_factors, options.draft_tokens)
+        drafter = make_drafter(file, cfg, prefill, weights, caches)
     elif block is not None:
-        drafter = MtpLayer(cfg, weights, block, ropes[-1], mtp_cache)
-    parts = _Parts(header, model, cfg, weights, device, ropes, caches, drafter, features)
+        drafter = StepDrafter(MtpLayer(cfg, weights, block, ropes[-1], mtp_cache), n_ctx)
+    parts = _Parts(header, model, cfg, weights, device, ropes, caches, drafter)
     _add_lists(parts, plan, options.media_width, NO_ADAPTERS)
     if options.adapters.count:
         _add_adapted_lists(parts, plan, options)
     if drafter is not None:
-        add_mtp(plan, device, draft_n_ctx, anchor=shift_index(plan.n_ctx, plan.page) if assists else 0)
+        drafter.add_to(plan, device)
     batch_sizes.split(plan, device)
     if options.draft is not None and drafter is None:
         _add_draft_model(plan, options.draft, device, options)
@@ -235,12 +218,11 @@ class _Parts:
     device: Device
     ropes: list[Rope]
     caches: list[Cache]
-    drafter: MtpLayer | Assistant | Eagle | None
-    features: Features | None  # that the drafter reads
+    drafter: StepDrafter | BlockDrafter | None
 
     def layers(self, ops: Ops) -> Buffer:
         """Append the layers; return the last hidden state."""
-        ops.features = self.features
+        ops.features = self.drafter.features if self.drafter is not None else None
         caches = [ops.staging(cache) for cache in self.caches]
         return self.model.build(self.cfg, self.weights, ops, self.ropes, caches)
 
@@ -312,10 +294,7 @@ def _add_lists(parts: _Parts, plan: Plan, media_width: int, adapters: Adapters) 
         last_rows(ops_of(PACKED_LAST, plan.batch), prompt_end, x)
         plan.lazy.add(PACKED_LAST)
     if (drafter := parts.drafter) is not None and not adapters.count:  # drafts may be a little worse without
-        hidden = drafter.predict(ops_of(MTP, 1), logits)
-        drafter.predict(ops_of(MTP_NEXT, 1), logits, hidden)
-        hidden = drafter.predict(ops_of(each(MTP), plan.max_small_batch, True), batch_logits)
-        drafter.predict(ops_of(each(MTP_NEXT), plan.max_small_batch, True), batch_logits, hidden)
+        drafter.add_lists(plan, ops_of, logits, batch_logits)
     if not adapters.count:  # the samplers know nothing of adapters
         sampler_ops.add_lists(plan, parts.device, logits)
         sampler_ops.add_batch_lists(plan, parts.device, batch_logits)

@@ -29,7 +29,7 @@ from bench import encoder_shapes, shapes
 from py_engine import planner
 from py_engine.errors import WispError
 from py_engine.files.adapter_header import prefixed
-from py_engine.files.draft_header import ASSISTANT, EAGLE
+from py_engine.files.draft_header import ASSISTANT, DFLASH, EAGLE
 from py_engine.files.draft_header import prefixed as prefixed_draft
 from py_engine.files.gguf_header import Header, parse
 from py_engine.gpu import repack
@@ -58,7 +58,7 @@ PLAIN = processor("fn process(token: u32, logit: f32) -> f32 { return f32(answer
 TABLED = processor("fn process(token: u32, logit: f32, by: f32) -> f32 { return by * table_at(token_at(token)); }")
 PROCESSORS = (PLAIN, TABLED.with_values({"by": 1}, bytes(4)))
 WITH_MTP = ("qwen35/qwen35", "experts/glm4moe", "latent/deepseek2")  # goldens that get a layer to predict tokens with
-WITH_ASSISTANT, WITH_EAGLE = "gemma4/gemma4", "llama/llama"
+WITH_ASSISTANT, WITH_EAGLE, WITH_DFLASH = "gemma4/gemma4", "llama/llama", "qwen/qwen3"
 READS_MEDIA = ("gemma3", "gemma4", "qwen2vl", "qwen3vl")  # the architectures with kernels of their own for media
 WHOLE_MEDIA = ("gemma3", "gemma4")  # those whose projectors have tokens of a picture see all of it
 
@@ -109,7 +109,7 @@ class Model(NamedTuple):
     header: Header
     adapters: Adapters
     draft: Header | None = None
-    draft_tokens: list[int] | None = None  # that an EAGLE-3 head knows
+    draft_tokens: list[int] | None = None  # that it knows; None: all
 
 
 def models_of(files: Iterable[Path]) -> Iterator[Model]:
@@ -126,6 +126,8 @@ def models_of(files: Iterable[Path]) -> Iterator[Model]:
         yield _with_assistant(_header(GOLDEN / f"{WITH_ASSISTANT}.F16.gguf"))
         for normed in (False, True):
             yield _with_eagle(_header(GOLDEN / f"{WITH_EAGLE}.F16.gguf"), normed=normed)
+        for window in (0, 32):
+            yield _with_dflash(_header(GOLDEN / f"{WITH_DFLASH}.F16.gguf"), window)
         for shape, type in itertools.product(shapes.SHAPES.values(), REAL_TYPES):
             yield Model(shapes.header(shape, type), Adapters())
         for encoder in encoder_shapes.SHAPES.values():
@@ -211,6 +213,23 @@ def _with_eagle(header: Header, *, normed: bool) -> Model:
     return Model(both, Adapters(), draft, list(range(known)))
 
 
+def _with_dflash(header: Header, window: int) -> Model:
+    """A Qwen 3 model beside a DFlash model with the model's own layers. `window`: of these; 0: none."""
+    arch, width = header.architecture, header.arch("embedding_length")
+    table, norm = header.tensors["token_embd.weight"], header.tensors["output_norm.weight"]
+    metadata = {key.replace(f"{arch}.", f"{DFLASH}."): value for key, value in header.metadata.items()}
+    metadata |= {"general.architecture": DFLASH, f"{DFLASH}.target_layers": [1, 1], f"{DFLASH}.block_size": 16}
+    metadata |= {"tokenizer.ggml.mask_token_id": 0}
+    if window:
+        pattern = [True] * header.arch("block_count")
+        metadata |= {f"{DFLASH}.attention.sliding_window": window}
+        metadata |= {f"{DFLASH}.attention.sliding_window_pattern": pattern}
+    own = {name: info for name, info in header.tensors.items() if name.startswith("blk.") or info is norm}
+    own |= {"enc.output_norm.weight": norm, "fc.weight": replace(table, shape=(2 * width, width))}
+    draft = replace(header, metadata=metadata, tensors=own)
+    return Model(replace(header, tensors=header.tensors | prefixed_draft(draft).tensors), Adapters(), draft)
+
+
 def _header(path: Path) -> Header:
     data = path.read_bytes()
     return parse(data, len(data))
@@ -254,7 +273,7 @@ def _of_device(device: Device) -> Iterator[Shader]:
     yield repack.checksum_shader(device)
     for loads in read_rate.LOADS:
         yield kernels.expand("read", {"WG": read_rate.THREADS, "LOADS": loads}, device)
-    for stage in ("begin", "pairs", "newest", "end"):
+    for stage in ("begin", "pairs", "newest", "end"):  # the others depend on a model
         yield kernels.expand("draft_states", {"STAGE": stage}, device)
 
 

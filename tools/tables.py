@@ -1,4 +1,4 @@
-"""Tables that follow from the code: the sampler parameters in types.d.ts and in the documentation.
+"""Tables that follow from the code: the sampler parameters in requests.d.ts and in the documentation.
 
 `python -m tools.tables` rewrites them between their marks; tests/unit/test_tables.py fails while they differ.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 from py_engine.plan.sampling import Parameter, parameters
 from tools.paths import ROOT
 
-TYPES = ROOT / "app" / "sdk" / "types.d.ts"
+TYPES = ROOT / "app" / "sdk" / "requests.d.ts"
 PARAMETERS = ROOT / "docs" / "parameters.md"
 
 

@@ -311,9 +311,20 @@ typedef struct {
   u32 first, end;
 } Range;
 
-INLINE Range seen_by(u32 state, u32 seq, u32 pos, u32 window, u32 chunked, u32 part, u32 shifts, u32 anchor, u32 from) {
+// The position after the last one of a sequence in a small batch.
+static u32 end_in_batch(u32 state, u32 seq) {
+  u32 end = 0;
+  for (const State *s = states(state), *last = s + s->n; s < last; s++)
+    if (s->seq == seq) end = MAX(end, s->pos + 1);
+  return end;
+}
+
+// `mutual`: it sees all tokens of its sequence in the batch.
+INLINE Range seen_by(
+    u32 state, u32 seq, u32 pos, u32 window, u32 chunked, u32 part, u32 shifts, u32 anchor, u32 from, u32 mutual) {
   const u32 encoded = part ? -tables(state)[shifts + seq] : 0; // rows of the sequence's encoder
-  const u32 end = pos + 1, last = anchor ? pos : end; // no cache has an anchored token's keys and values
+  const u32 end = pos + 1, own = anchor ? pos : end; // no cache has an anchored token's keys and values
+  const u32 last = mutual ? end_in_batch(state, seq) : own;
   if (part == PART_ENCODER) return (Range){0, encoded};
   if (part == PART_DECODER) return (Range){MIN(encoded, end), end};
   if (chunked) return (Range){pos / window * window, end};
@@ -331,7 +342,8 @@ void attention_decode_work(const attention_decode_call *r, u32 chunk, u32 chunks
     const u32 part = item % r->split, head = item / r->split % r->kv_heads, m = item / r->split / r->kv_heads;
     const u32 pos = anchored_position(r->state, r->per_token, r->anchor, m);
     const u32 seq = sequence(r->state, r->per_token, m);
-    const Range seen = seen_by(r->state, seq, pos, r->window, r->chunked, r->part, r->shifts, r->anchor, r->from);
+    const Range seen =
+        seen_by(r->state, seq, pos, r->window, r->chunked, r->part, r->shifts, r->anchor, r->from, r->mutual);
     const u32 at = (seen.first / r->size + part) * r->size, begin = MAX(seen.first, at);
     const u32 end = MIN(at + r->size, seen.end);
     if (begin >= end) continue;
@@ -364,7 +376,8 @@ void attention_combine_work(const attention_combine_call *r, u32 chunk, u32 chun
   EACH_ROW(m, batch_size(r->state)) {
     const u32 pos = anchored_position(r->state, r->per_token, r->anchor, m);
     const u32 seq = sequence(r->state, r->per_token, m);
-    const Range seen = seen_by(r->state, seq, pos, r->window, r->chunked, r->part, r->shifts, r->anchor, r->from);
+    const Range seen =
+        seen_by(r->state, seq, pos, r->window, r->chunked, r->part, r->shifts, r->anchor, r->from, r->mutual);
     const u32 used = seen.end > seen.first ? (seen.end - 1) / r->size - seen.first / r->size + 1 : 0;
     for (u32 head = 0; head < r->heads; head++) {
       const f32 *part = AT(f32, r->parts) + ((size_t)m * r->heads + head) * r->split * width;

@@ -68,11 +68,36 @@ void draft_rows_work(const draft_rows_call *r, u32 chunk, u32 chunks, u8 *scratc
   s->n = rows;
 }
 
+// Rows of masked tokens after the newest one of each sequence, and last the newest ones.
+static void mask_drafts(const draft_states_call *r, State *s) {
+  State newest[SHORT_BATCH];
+  const u32 n = s->n, drafts = r->drafts;
+  for (u32 m = 0; m < n; m++) newest[m] = s[m];
+  for (u32 m = 0; m < n; m++) {
+    u32 *tokens = AT(u32, r->tokens) + newest[m].seq * r->tokens_stride;
+    for (u32 i = 0; i < drafts; i++) {
+      s[m * drafts + i].pos = newest[m].pos + 1 + i, s[m * drafts + i].seq = newest[m].seq;
+      tokens[newest[m].pos + 1 + i] = r->mask;
+    }
+    s[n * drafts + m].pos = newest[m].pos, s[n * drafts + m].seq = newest[m].seq;
+  }
+  s->n = n * (1 + drafts);
+}
+
+// The masked tokens' rows, each at the position before the token that it predicts.
+static void keep_masked(const draft_states_call *r, State *s) {
+  u32 masked = 0;
+  for (u32 m = 0; m < s->n; m++)
+    if (s[m].pos > DRAFTING(r, s[m].seq)->newest) s[m].pos--, masked++;
+  s->n = masked;
+}
+
 u32 draft_states_chunks(const draft_states_call *r) { return 1; }
 
 void draft_states_work(const draft_states_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   State *s = states(r->state);
   const u32 n = s->n, alone = n == 1;
+  if (r->stage == STAGE_MASKED) return keep_masked(r, s);
   for (u32 m = 0; m < n && r->stage != STAGE_NEWEST; m++) {
     Drafting *d = DRAFTING(r, s[m].seq);
     if (r->stage == STAGE_END) d->count = s[m].pos - d->newest;
@@ -80,6 +105,7 @@ void draft_states_work(const draft_states_call *r, u32 chunk, u32 chunks, u8 *sc
     if (r->anchor) tables(r->state)[r->anchor + s[m].seq] = s[m].pos;
   }
   if (r->stage == STAGE_NEWEST) s->n = n / 2;
+  if (r->stage == STAGE_BLOCK) mask_drafts(r, s);
   if (r->stage != STAGE_PAIRS || (alone && !s->pos)) return;
   for (u32 m = 0; m < n; m++) {
     const u32 pos = s[m].pos, before = MAX(pos, 1) - 1;

@@ -1,6 +1,7 @@
 // The index of sparse attention: scores[m][s] = the sum over heads of weight * max(0, query . key of position s), for the
-// positions that token m sees; of joined keys, s counts these, from the first of its sequence on. Grid (tiles of TM tokens, tiles of TS positions). A workgroup loads a tile's keys once for
-// its tokens; the threads of a position share the heads.
+// positions that token m sees. Where keys are joined, s counts the joined ones of the sequence.
+// Grid (tiles of TM tokens, tiles of TS positions). A workgroup loads a tile's keys once for its tokens; the threads of a
+// position share the heads.
 #param HEADS
 #param SIZE // of a query head and of a key, a multiple of 4
 #param TS // positions of a tile

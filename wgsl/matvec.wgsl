@@ -18,8 +18,8 @@
 #param EXPERTS // of a mixture, see experts.wgsl; 0: W is one matrix
 #param POST_THREADS
 #param BESIDE // workgroups that compute A x beside W x; 0: none
-#param ROUNDED // 1: x is bytes from quantize_rows.wgsl, in a sum of experts times their weights; only of experts
-#if ROUNDED
+#param ROUNDED_BEFORE // 1: quantize_rows.wgsl has made x bytes, with SUM times the weights. Only with EXPERTS and DOT8
+#if ROUNDED_BEFORE
 #param SCALED // 1: x was multiplied with a norm's weights; its results are multiplied with x_scale
 #endif
 #include "lib/matvec_inputs.wgsl"
@@ -34,7 +34,7 @@ fn x_at(i: u32) -> vec4f {
   return merged(head * SPLIT, i % VECS, min(MERGED, (seen.y - seen.x + size - 1u) / size), head);
 }
 #else
-#if ROUNDED
+#if ROUNDED_BEFORE
 #include "lib/rounded_rows.wgsl"
 @bind var<storage, read> xq: array<vec4u>; // (n, or with SUM n * USED, COLS), 16 signed bytes
 @bind var<storage, read> xq_scale: array<vec2f>; // of each group: scale, scale x sum of the group
@@ -48,7 +48,7 @@ fn x_at(i: u32) -> vec4f {
 #include "lib/post_norm.wgsl"
 #endif
 
-#if not ROUNDED
+#if not ROUNDED_BEFORE
 fn x_at(i: u32) -> vec4f {
   return x[i];
 }
@@ -59,7 +59,7 @@ fn x_at(i: u32) -> vec4f {
 #else
 const X_GROUPS = W_GROUPS; // groups of x that a row is multiplied with
 #endif
-#if DOT8 and not ROUNDED
+#if DOT8 and not ROUNDED_BEFORE
 var<workgroup> xq: array<vec4u, 2u * X_GROUPS>; // x as bytes: see quantize_x.wgsl
 var<workgroup> xq_scale: array<vec2f, X_GROUPS>; // scale, scale x sum of the group
 #endif

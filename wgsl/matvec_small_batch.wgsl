@@ -7,8 +7,8 @@
 #param LOOPED // 1: a loop over the tokens, which a software GPU compiles in a tenth of the time; not with DOT8
 #param POST_THREADS // see lib/post_norm.wgsl; only with ROUNDS
 #param BESIDE // workgroups of each token that compute A x beside W x (lib/low_rank_input.wgsl); 0: none
-#param LOW_RANK // the same of what adapters add to y (lib/low_rank_rows.wgsl); 0: none
-#param LOW_RANK_OWN // 1: each workgroup computes what adapters add to its own rows
+#param LOW_RANK // workgroups of each token that compute what adapters add to y (lib/low_rank_rows.wgsl); 0: none
+#param LOW_RANK_OWN_ROWS // 1: each workgroup adds to its rows of y what adapters add to them
 #if DOT8
 #param ROUNDS // 1: the workgroup rounds x itself (lib/round_tokens.wgsl)
 #param SCALED // 1: x was multiplied with a norm's weights; its results are multiplied with x_scale
@@ -33,7 +33,7 @@ fn input_at(x0: u32, i: u32) -> vec4f {
 }
 #include "lib/low_rank_input.wgsl"
 #endif
-#if LOW_RANK or LOW_RANK_OWN
+#if LOW_RANK or LOW_RANK_OWN_ROWS
 #param ADDS_L // "low_rank" or "low_rank_equal"
 #include "lib/${ADDS_L}.wgsl" as _L
 #endif

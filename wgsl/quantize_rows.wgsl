@@ -1,5 +1,5 @@
 // xq[m] = x[m], x[m] * norm or x[m] * weights[m], rounded to signed bytes, for the integer products of small batches or,
-// IN_ORDER, of matmul_int8.wgsl. Groups of 32 share a scale. NORM: x_scale[m] = 1 / rms(x[m]), which the products are multiplied with.
+// IN_ORDER, of matmul_int8.wgsl. Groups of 32 share a scale. NORM: x_scale[m] = 1 / rms(x[m]), a factor of the products.
 // Does for every token what quantize_x.wgsl does in a workgroup of WG threads, with the same bits.
 // BESIDE: further workgroups, the first ones in x, compute h = A x (lib/low_rank_input.wgsl).
 // POST_THREADS: the norm after the previous block is added to x (lib/post_norm.wgsl).

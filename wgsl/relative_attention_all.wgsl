@@ -1,7 +1,8 @@
-// Attention of each row to all rows, or to those of its block, with a key for each distance and two biases of the queries (Dai et al. 2019):
-// y[m] = softmax over j of (((q[m] + u) * k[j] + (q[m] + v) * relative[span - 1 + j - m]) * scale) value[j], span the rows that see each other. x has queries, keys and values
-// beside each other. Grid (tiles of ROWS rows, heads). A thread has a key of a tile of WG keys; the softmax is a running one (Dao et
-// al. 2022).
+// Attention of each row to all rows, or to those of its block, with a key for each distance and two biases of the queries
+// (Dai et al. 2019), where `span` rows see each other:
+//   y[m] = softmax over j of (((q[m] + u) * k[j] + (q[m] + v) * relative[span - 1 + j - m]) * scale) value[j]
+// x has queries, keys and values beside each other. Grid (tiles of ROWS rows, heads). A thread has a key of a tile of WG
+// keys; the softmax is a running one (Dao et al. 2022).
 #param HEADS
 #param HEAD_DIM // a multiple of 4
 #param BLOCK // rows of a block, a multiple of ROWS; 0: all rows are one
@@ -19,7 +20,7 @@ struct Params {
 @bind var<uniform> p: Params;
 @bind var<storage, read> state: State;
 @bind var<storage, read> x: array<vec4f>; // (n, x_stride)
-@bind var<storage, read> relative: array<vec4f>; // (2 span - 1, relative_stride): of keys from span - 1 rows before the query to span - 1 after
+@bind var<storage, read> relative: array<vec4f>; // (2 span - 1, relative_stride): of keys from span - 1 rows before to span - 1 after
 @bind var<storage, read> biases: array<f32>; // u, then v, each (HEADS * HEAD_DIM)
 #include "lib/result.wgsl"
 

@@ -1,7 +1,8 @@
 // y[m] = silu(sum over k <= TAPS of weights[TAPS - k] * x[m - k], + bias) for each channel: the causal convolution before
-// the scan of a state. APART: only every so many inputs before the token have weights. Grid (CHANNELS / THREADS, runs), or with tiles (CHANNELS / THREADS, tokens / TILE). The inputs
-// before the batch are in the sequence's window. Without tiles, this kernel also writes the window; tiles of one run
-// would read what others write, so ssm_window.wgsl follows them.
+// the scan of a state. APART: the inputs that have weights are so many tokens apart.
+// Grid (CHANNELS / THREADS, runs), or with tiles (CHANNELS / THREADS, tokens / TILE).
+// The inputs before the batch are in the sequence's window. Without tiles, this kernel also writes the window; tiles of
+// one run would read what others write, so ssm_window.wgsl follows them.
 #param CHANNELS
 #param TAPS // earlier inputs
 #param TILE // tokens of a workgroup; 0: a whole run

@@ -14,7 +14,6 @@ from typing import Any
 
 from app.answers import media, prompts
 from app.answers.dialect import Dialect
-from app.answers.dialects import dialect_of
 from app.answers.grammar import Compiled, Load, compiled, expect, rules_of
 from app.answers.hooks import Hooks, Processed
 from app.answers.journal import Journal, Recorded
@@ -22,6 +21,7 @@ from app.answers.media import Fetch
 from app.answers.parsing import Parser, PlainParser
 from app.answers.pieces import PromptPieces
 from app.answers.prompts import Prompt
+from app.answers.recognition import dialect_of
 from app.answers.stream import AnswerStream
 from app.answers.truncation import Messages
 from app.models.loaded import Loaded
@@ -83,7 +83,7 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
 
 def _for_template(model: Loaded, dialect: Dialect, messages: Messages) -> Messages:
     """The messages as the template gets them."""
-    prepared = dialect.template.prepare(prompts.harmless(model, messages))
+    prepared = dialect.template.prepare(prompts.harmless(model, messages, dialect.unbroken_in_answers))
     return dialect.messages(prepared, partial(prompts.broken, model))
 
 

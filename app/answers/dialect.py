@@ -5,22 +5,21 @@ It prepares the messages, parses the answer, and writes the grammar that constra
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from app.answers.call_syntax import CallSyntax, head_rule
-from app.answers.call_syntaxes import HERMES
+from app.answers.calls.json_arguments import JSON
+from app.answers.calls.messages import in_plain_text, in_template
+from app.answers.calls.syntax import CallSyntax, Place
 from app.answers.parsing import Parser, PlainParser, ReasoningParser
 from app.answers.thinking import MINIMAX_3, TAGS, tags_at
-from app.answers.tool_results import in_answers, in_order_of_calls, takes_results_in_answers
 from app.constrain import effort
 from app.constrain.ebnf import Grammar, GrammarText, either, literal, quick_rules, text_until
 from app.constrain.grammar_cache import cached
-from app.constrain.rules import form_rule, schema_rule
+from app.constrain.rules import form_rule
 from app.openai.answers import RandomBytes
 from app.openai.fields import unsupported
 from app.openai.formats import Format
@@ -36,13 +35,6 @@ _TOKEN = re.compile(
 )
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
-GENERIC = (
-    "You may call functions to help with the request. These are the functions, each described by a JSON schema:\n"
-    "{tools}\n"
-    "To call one, write a JSON object with its name and arguments between tags, and nothing after it:\n"
-    '<tool_call>\n{{"name": "...", "arguments": {{...}}}}\n</tool_call>'
-)
-
 
 class Dialect:
     """Tool calls in one CallSyntax, reasoning between two tags. `native`: the template itself describes tools."""
@@ -51,18 +43,28 @@ class Dialect:
         self, syntax: CallSyntax, tags: tuple[str, str] | None, tools: Tools, template: ChatTemplate, native: bool
     ) -> None:
         self.syntax, self.template, self._tags, self._tools, self._native = syntax, template, tags, tools, native
-        self._several = tools.parallel and not syntax.alone  # calls in one answer
+        self._several = tools.parallel and not syntax.single  # calls in one answer
 
     @property
     def markers(self) -> tuple[str, ...]:
         """Texts of the control tokens that the syntax and thoughts use."""
-        s, tags = self.syntax, self._tags or ()
-        texts = s.reply.markers
-        if self._tools.tools:
-            texts = (s.token, s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.arguments.texts, *texts)
+        tags = self._tags or ()
+        texts = (*(self._call_texts if self._tools.tools else ()), *self.syntax.reply.markers)
         found = [token for text in texts for token in _tokens(text)]
         found += [token for text in texts for token in re.findall(r"<\|[a-z_]+\|>\n+", text)]  # GigaChat 3's
         return tuple(dict.fromkeys([*found, *tags, *re.findall(r"<[^<>\s]+>", " ".join(tags))]))
+
+    @property
+    def _call_texts(self) -> tuple[str, ...]:
+        s = self.syntax
+        return (s.token or "", s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.arguments.texts)
+
+    @property
+    def unbroken_in_answers(self) -> frozenset[str]:
+        """Texts of the tokens of calls and thoughts, which a client may give back within an answer's content."""
+        tags = self._tags or ()
+        tokens = (token for text in (*self._call_texts, *tags) for token in _tokens(text))
+        return frozenset((*tokens, *(tag.strip() for tag in tags)))
 
     @property
     def banned(self) -> str | None:
@@ -80,47 +82,9 @@ class Dialect:
 
         `broken`: breaks the special tokens in what other programs have written.
         """
-        if self._native or not (self._tools.shown or any(m.get("tool_calls") or m["role"] == "tool" for m in messages)):
-            return self._with_calls(messages, broken)
-        out = [self._as_text(m) for m in messages]
-        if self._tools.shown:
-            description = GENERIC.format(
-                tools=broken("\n".join(json.dumps(t.definition["function"]) for t in self._tools.shown))
-            )
-            if out[0]["role"] == "system":
-                out[0] = {**out[0], "content": _joined(out[0]["content"], description)}
-            else:
-                like = out[0]["content"]
-                content: Any = [{"type": "text", "text": description}] if isinstance(like, list) else description
-                out.insert(0, {"role": "system", "content": content})
-        return out
-
-    def _with_calls(self, messages: Messages, broken: Callable[[str], str]) -> Messages:
-        """Write calls into the contents of messages if the template omits them, as LFM2's and Granite 3's do.
-
-        DeepSeek V4's template writes results without the ids of their calls.
-        """
-        if self._native and self.syntax.sorts_results:
-            messages = in_order_of_calls(messages)
-        if self._native and takes_results_in_answers(self.template.source):
-            messages = in_answers(messages, broken)
-        calling = any(m.get("tool_calls") for m in messages)
-        if not calling or not self._native or not self.template.forms.omits_calls:
-            return messages
-        return [_with_calls(message, self.syntax) for message in messages]
-
-    def _as_text(self, message: dict[str, Any]) -> dict[str, Any]:
-        if message.get("tool_calls"):
-            return _with_calls(message, HERMES)
-        if message["role"] in ("tool", "function"):
-            content = message["content"]
-            text = "\n".join(part["text"] for part in content) if isinstance(content, list) else content
-            description = f"<tool_response>\n{text}\n</tool_response>"
-            return {
-                "role": "user",
-                "content": [{"type": "text", "text": description}] if isinstance(content, list) else description,
-            }
-        return message
+        if self._native:
+            return in_template(messages, self.template, self.syntax, broken)
+        return in_plain_text(messages, self._tools.shown, broken)
 
     # -- answer
 
@@ -144,7 +108,7 @@ class Dialect:
     @property
     def _calls_in_thoughts(self) -> bool:
         """Whether a call may end a thought. One that must come has to come after it: a grammar requires it there."""
-        return self.syntax.in_thoughts and bool(self._tools.tools) and not self._tools.required
+        return self.syntax.place is Place.THOUGHT and bool(self._tools.tools) and not self._tools.required
 
     def _inside(self, prompt: str) -> bool:
         tags = tags_at(self._tags, prompt)
@@ -190,7 +154,7 @@ class Dialect:
 
     def _opened(self, prompt: str) -> bool:
         """Whether the prompt ends with the trigger of what the answer begins with, a call or content."""
-        return self.syntax.opens_text and prompt.endswith(self.syntax.trigger)
+        return self.syntax.opens_content and prompt.endswith(self.syntax.trigger)
 
     def _replies(self, prompt: str) -> bool:
         """Whether the prompt has opened the content."""
@@ -257,9 +221,7 @@ class Dialect:
 
     def _json_call(self, grammar: Grammar, tool: Tool) -> str:
         """Rule of a call with arguments in JSON, without the trigger and opening before it."""
-        arguments = schema_rule(grammar, tool.parameters, tool.param, ordered=True)
-        syntax = self.syntax.arguments.with_json(self.syntax)
-        return f"{head_rule(syntax, tool.name)} {arguments} {literal(syntax.tail)}"
+        return JSON.rule(grammar, self.syntax.arguments.with_json(self.syntax), tool)
 
     def _call_rule(self, grammar: Grammar, tool: Tool) -> str:
         """Rule of a call of a tool, from its head to its tail."""
@@ -298,7 +260,7 @@ class Dialect:
         """Rule of free text that may end in calls. `block`: the rule after a trigger."""
         again = str(self.syntax.joint is None and self._several).lower()
         trigger, markers = literal(self.syntax.trigger), self.syntax.reply.markers
-        if self.syntax.at_start:
+        if self.syntax.place is Place.START:
             head = either([*(f"{literal(marker)} {trigger} {block}" for marker in markers), f"{trigger} {block}"])
             return f'({head} | [^\\u007b\\u003c] [^\\u0000]* | "")'
         free = f"TagDispatch(({trigger}, {block}), stop_eos=true, loop_after_dispatch={again})"
@@ -316,24 +278,6 @@ def _limited(write: Callable[[], Made], param: str) -> Made:
         raise unsupported("The form of the answer is too complex; use fewer tools or smaller schemas.", param) from None
 
 
-def _with_calls(message: dict[str, Any], syntax: CallSyntax) -> dict[str, Any]:
-    """The message with its calls as text at the end of its content."""
-    calls = message.get("tool_calls")
-    if not calls:
-        return message
-    rest = {name: value for name, value in message.items() if name != "tool_calls"}
-    return rest | {"content": _joined(rest["content"], syntax.arguments.as_text(syntax, calls))}
-
-
 def _tokens(text: str) -> list[str]:
     """All substrings that look like control tokens."""
     return _TOKEN.findall(text)
-
-
-def _joined(content: Any, text: str) -> Any:
-    """The content with a text at its end, after a blank line."""
-    if not isinstance(content, list):
-        return f"{content}\n\n{text}" if content else text
-    if not content:
-        return [{"type": "text", "text": text}]
-    return [*content[:-1], {"type": "text", "text": _joined(content[-1]["text"], text)}]

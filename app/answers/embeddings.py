@@ -6,6 +6,7 @@ prompt and of its answer: llama.cpp's server.
 """
 
 import base64
+import math
 import re
 import time
 from array import array
@@ -29,7 +30,9 @@ EUCLIDEAN = 2  # the length
 LARGEST = 32760  # the largest value of an embedding that is scaled by MAXIMUM: it fits an int16
 _IGNORED = ("model", "user", "ttl", "keep_alive")
 _EMBEDDING = ("input", "dimensions", "encoding_format", "embd_normalize", *_IGNORED)
-_RANKING = ("query", "documents", "texts", "top_n", "return_documents", "return_text", *_IGNORED)
+_RANKING = (
+    "query", "documents", "texts", "top_n", "return_documents", "return_text", "truncate", "raw_scores", *_IGNORED
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ class RankRequest:
     top_n: int
     return_documents: bool = False
     tei: bool = False  # the request and its answer, a list, have the form of Text Embeddings Inference
+    truncate: bool = False  # shorten what is longer than the context
+    raw: bool = True  # scores as the model computes them, else their sigmoids
 
     @property
     def param(self) -> str:
@@ -105,7 +110,9 @@ def rank_request(body: Any) -> RankRequest:
     # Each form has its own name for the switch; the other form's name counts where that is absent.
     name, other = ("return_text", "return_documents") if tei else ("return_documents", "return_text")
     shown = boolean(body, name, default=boolean(body, other))
-    return RankRequest(query, texts, min(_positive(body, "top_n") or len(texts), len(texts)), shown, tei)
+    top = min(_positive(body, "top_n") or len(texts), len(texts))
+    raw = boolean(body, "raw_scores", default=True)
+    return RankRequest(query, texts, top, shown, tei, boolean(body, "truncate"), raw)
 
 
 def _fields(body: Any, known: tuple[str, ...]) -> dict[str, Any]:
@@ -220,8 +227,9 @@ async def rank(model: Loaded, request: RankRequest, job: Job) -> Any:
     scores: list[float] = []
     async with aclosing(engine.embeddings.scores(sequences)) as results:
         async for rows in results:
-            scores += [labels[0] for labels in rows]
+            scores += [float(labels[0]) for labels in rows]
     order = sorted(range(len(scores)), key=lambda i: -scores[i])[: request.top_n]
+    scores = scores if request.raw else list(map(_sigmoid, scores))  # once ordered: sigmoids of large scores are equal
     texts, shown = request.documents, request.return_documents
     if request.tei:
         return [{"index": i, "score": scores[i]} | ({"text": texts[i]} if shown else {}) for i in order]
@@ -238,10 +246,19 @@ async def rank(model: Loaded, request: RankRequest, job: Job) -> Any:
 
 def _pairs(model: Loaded, request: RankRequest) -> Iterator[list[int]]:
     """The checked prompt of each document."""
+    longest = model.engine_or_error().context_length
     for i, document in enumerate(request.documents):
         ids = rank_prompt(model, request.query, document)
+        words = model.tokenizer.encode(document) if request.truncate and len(ids) > longest else []
+        while words and (excess := len(ids) - longest) > 0:  # a shortened text may have more tokens than before
+            words = words[: max(0, len(words) - excess)]
+            ids = rank_prompt(model, request.query, model.tokenizer.decode(words))
         _check_length(model.engine_or_error(), ids, f"{request.param}[{i}]")
         yield ids
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
 class _Sequences:

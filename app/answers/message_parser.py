@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from app.answers.parsing import Until
+from app.answers.markers import Until
 from app.openai.answers import Delta
 
 _MESSAGE = "<|message|>"

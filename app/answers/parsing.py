@@ -3,10 +3,9 @@
 A parser is given pieces of text and returns deltas. Text that may become a marker is held back.
 """
 
-from collections.abc import Iterable
 from typing import Protocol
 
-from app.answers.markers import Markers
+from app.answers.markers import Until
 from app.openai.answers import Delta
 
 
@@ -35,29 +34,6 @@ class PlainParser:
 
     def finish(self, *, cut: bool = False) -> list[Delta]:
         return []
-
-
-class Until:
-    """A filter that passes text on up to the first of some markers. Holds back text that may become one."""
-
-    def __init__(self, markers: Iterable[str]) -> None:
-        self._markers = Markers(markers)
-        self.held = ""
-
-    def push(self, text: str) -> tuple[str, str | None, str]:
-        """(text before any marker, the marker that was found, the text after it)."""
-        text = self.held + text
-        if (found := self._markers.first(text)) is None:
-            return self._hold(text, len(text) - self._markers.undecided(text))
-        at, marker = found
-        if self._markers.may_grow(text[at:]):
-            return self._hold(text, at)
-        self.held = ""
-        return text[:at], marker, text[at + len(marker) :]
-
-    def _hold(self, text: str, at: int) -> tuple[str, None, str]:
-        self.held = text[at:]
-        return text[:at], None, ""
 
 
 class ReasoningParser:

@@ -12,7 +12,7 @@ from typing import Any
 from app.answers import infill, pieces
 from app.answers.media import RequestMedia
 from app.answers.pieces import PromptPieces
-from app.answers.thinking import with_names_of, without_thoughts
+from app.answers.thinking import with_reasoning, without_thoughts
 from app.answers.truncation import Messages, estimate, fewest_turns, turns_before, without_oldest_turns
 from app.models.loaded import Loaded
 from app.openai.messages import MARKER, Infill, MixedPrompt, PromptWithMedia
@@ -26,6 +26,7 @@ from py_engine.text.tokenizers.special import BREAK
 
 _TRUNCATE = 'set truncation: "auto", '
 SHORTEN = f"Shorten the conversation, {_TRUNCATE}or load the model with a longer context."
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")  # of a message of the assistant
 _OWN_VARIABLES = ("tools", "add_generation_prompt")  # of a template; a request may not set them another way
 
 
@@ -88,7 +89,7 @@ def _renderer(
     model: Loaded, request: ChatRequest, tools: list[Any] | None, template: ChatTemplate, at: datetime | None = None
 ) -> Callable[..., str]:
     """The template with the request's variables: render(messages, add_generation_prompt=True)."""
-    variables = with_names_of(template.source, request.template_variables)
+    variables = with_reasoning(template.source, request.template_variables)
     variables = {name: value for name, value in variables.items() if name not in _OWN_VARIABLES}
     if "documents" in variables:
         variables["documents"] = broken(model, variables["documents"])
@@ -104,12 +105,17 @@ def _renderer(
     return render
 
 
-def harmless(model: Loaded, messages: Messages) -> Messages:
-    """The messages with the special tokens broken in results of tools, in calls, and in parts marked as untrusted.
+def harmless(model: Loaded, messages: Messages, unbroken: frozenset[str] = frozenset()) -> Messages:
+    """The messages with the special tokens broken in results of tools, in answers, and in parts marked as untrusted.
 
-    Such texts come from files and other programs, and a model copies them into the arguments of calls. With its special
-    tokens, a passage could end its turn and begin one of the system.
+    Such texts come from files and other programs, and a model copies them into its answers and calls. With its special
+    tokens, a passage could end its turn and begin one of the system. `unbroken`: tokens that stay whole in answers, if
+    they end none.
     """
+    unbroken -= {model.tokenizer.text_of(token) for token in model.tokenizer.eog_ids}
+
+    def answered(value: Any) -> Any:
+        return broken(model, value, unbroken)
 
     def safe(message: dict[str, Any]) -> dict[str, Any]:
         content = message.get("content")
@@ -117,6 +123,9 @@ def harmless(model: Loaded, messages: Messages) -> Messages:
             return {"content": content} | {name: broken(model, value) for name, value in message.items()}
         if isinstance(content, list):
             content = [broken(model, part) if part.get("untrusted") else part for part in content]
+        if message["role"] == "assistant":
+            content = answered(content)
+            message = {name: answered(text) if name in _THOUGHTS else text for name, text in message.items()}
         calls = message.get("tool_calls")
         called = {"tool_calls": [_harmless_call(model, call) for call in calls]} if isinstance(calls, list) else {}
         return {**message, "content": content, **called}
@@ -141,14 +150,14 @@ def _harmless_call(model: Loaded, call: Any) -> Any:
     return safe
 
 
-def broken(model: Loaded, value: Any) -> Any:
-    """The value with the special tokens broken in all its texts, and in the names of its members."""
+def broken(model: Loaded, value: Any, unbroken: frozenset[str] = frozenset()) -> Any:
+    """The value with all special tokens but `unbroken` broken, in its texts and in the names of its members."""
     if isinstance(value, str):
-        return model.tokenizer.broken(value, model.template.written)
+        return model.tokenizer.broken(value, model.template.written, unbroken)
     if isinstance(value, list):
-        return [broken(model, part) for part in value]
+        return [broken(model, part, unbroken) for part in value]
     if isinstance(value, dict):
-        return {broken(model, name): broken(model, part) for name, part in value.items()}
+        return {broken(model, name, unbroken): broken(model, part, unbroken) for name, part in value.items()}
     return value
 
 

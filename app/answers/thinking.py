@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from app.answers.efforts import with_effort
+from app.answers.reasoning_levels import with_effort
 
 Tags = tuple[str, str]
 HORIZON = ("<ifm|think>", "</ifm|think>")  # K2 Horizon; the prompt's end may have another pair, by the effort
@@ -46,7 +46,7 @@ def without_thoughts(written: str, prompt: str) -> str:
     return f"{end}\n\n{tags[1]}\n\n" if tags and end.endswith(tags[0].rstrip()) else prompt
 
 
-def with_names_of(source: str, variables: dict[str, Any]) -> dict[str, Any]:
+def with_reasoning(source: str, variables: dict[str, Any]) -> dict[str, Any]:
     """A request's variables, and those of its reasoning under the names and with the values that the template knows."""
     thinks, out = variables.get("enable_thinking"), with_effort(source, variables)
     if isinstance(thinks, bool) and "enable_thinking" not in source:  # DeepSeek V3.1, Granite 3.3, Kimi K3; MiniMax M3

@@ -12,12 +12,6 @@ from app.openai.fields import Json
 
 # Values of $schema: drafts in which the supported keywords have the same meaning as in draft 2020-12.
 DIALECT = re.compile(r"https?://json-schema\.org/(draft-0[4-7]|draft/20(19-09|20-12))/schema#?")
-# Keywords that do not restrict values.
-ANNOTATIONS = frozenset(
-    ["$schema", "$id", "$anchor", "$dynamicAnchor", "$defs", "definitions", "$comment", "$vocabulary", "title",
-     "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "contentEncoding",
-     "contentMediaType", "contentSchema"]
-)  # fmt: skip
 # Keywords whose value is a schema, a list of schemas, or an object of schemas.
 SINGLE_SUBSCHEMA = (
     "additionalProperties", "propertyNames", "items", "contains", "not", "if", "then", "else", "unevaluatedItems",

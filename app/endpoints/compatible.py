@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.answers import chat, embeddings
-from app.answers.dialects import dialect_of
+from app.answers.recognition import dialect_of
 from app.client import Call, Fields
 from app.compatible import anthropic, llama_metrics, llama_server, ollama, ollama_models
 from app.endpoints.handlers import DONE, Handlers, answers
@@ -27,7 +27,7 @@ class CompatibleHandlers(Handlers):
     async def create_message(self, fields: Fields, call: Call) -> Any:
         """Create a message."""
         body = await self.with_pdf_texts(fields, call)
-        return await self.converted_untruncated(anthropic.messages_request(body), fields, call)
+        return await self.converted(anthropic.messages_request(body), fields, call)
 
     @answers("v1/messages/count_tokens")
     async def count_tokens(self, fields: Fields, call: Call) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class CompatibleHandlers(Handlers):
         body = ollama.named(fields.get("request"))
         if ollama.only_loads(body, "messages"):
             return await self._load(body, call, {"message": {"role": "assistant", "content": ""}})
-        return await self.converted_untruncated(ollama.chat(body), fields, call)
+        return await self.converted(ollama.chat(body), fields, call)
 
     @answers("api/generate")
     async def generate(self, fields: Fields, call: Call) -> Any:
@@ -54,7 +54,7 @@ class CompatibleHandlers(Handlers):
         body = ollama.named(fields.get("request"))
         if ollama.only_loads(body, "prompt"):
             return await self._load(body, call, {"response": ""})
-        return await self.converted_untruncated(ollama.generate(body), fields, call)
+        return await self.converted(ollama.generate(body), fields, call)
 
     async def _load(self, body: Any, call: Call, empty: dict[str, Any]) -> Any:
         """Load a model, or free its memory, which a request without a prompt asks for."""
@@ -120,12 +120,12 @@ class CompatibleHandlers(Handlers):
     @answers("completion")
     async def completion(self, fields: Fields, call: Call) -> Any:
         """Complete a prompt."""
-        return await self.converted_untruncated(llama_server.completion(fields.get("request")), fields, call)
+        return await self.converted(llama_server.completion(fields.get("request")), fields, call)
 
     @answers("infill")
     async def infill(self, fields: Fields, call: Call) -> Any:
         """Fill a gap in a text."""
-        return await self.converted_untruncated(llama_server.infill(fields.get("request")), fields, call)
+        return await self.converted(llama_server.infill(fields.get("request")), fields, call)
 
     @answers("embeddings")
     async def llama_embeddings(self, fields: Fields, call: Call) -> list[dict[str, Any]]:

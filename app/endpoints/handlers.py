@@ -14,7 +14,7 @@ from app.model_messages import Platform, model_name
 from app.models.loaded import Loaded
 from app.models.registry import Models
 from app.openai.converted import Converted
-from app.openai.endpoints import ENDPOINTS
+from app.openai.endpoints import ENDPOINTS, Endpoint
 from app.openai.pdf import with_pdf_texts
 from app.openai.requests import ChatRequest, CompletionRequest
 from py_engine.errors import WispError
@@ -51,7 +51,8 @@ class Handlers:
     def by_kind(self) -> dict[str, Handler]:
         """The kind of an endpoint's message -> its handler."""
         methods = {path: getattr(self, name) for path, name in paths_of(type(self)).items()}
-        return {kind: methods[row.path] for kind, row in ENDPOINTS.items() if row.path in methods}
+        rows = {kind: row for kind, row in ENDPOINTS.items() if row.path in methods}
+        return {kind: _advising(row, methods[row.path]) for kind, row in rows.items()}
 
     def shared(self, body: Any, call: Call) -> AbstractAsyncContextManager[Loaded]:
         """The model that a request names, shared with other requests."""
@@ -98,13 +99,6 @@ class Handlers:
             await self.generated(model, given.request, exchange)
         return DONE if given.streamed else answer.body
 
-    async def converted_untruncated(self, given: Converted, fields: Fields, call: Call) -> Any:
-        """Answer a request of an API that cannot ask for `truncation`: no error advises it."""
-        try:
-            return await self.converted(given, fields, call)
-        except WispError as error:
-            raise without_truncation(error) from None
-
     async def generated(
         self, model: Loaded, request: ChatRequest | CompletionRequest, exchange: chat.Exchange
     ) -> chat.Result:
@@ -119,3 +113,17 @@ class Handlers:
         resume, replay = fields.get("resume"), fields.get("replay") is True
         journal = Journal(call.post, streamed=streamed, resume=resume, replay=replay)
         return chat.Exchange(call.job, journal.chunk, journal, time.perf_counter(), self.platform.fetch_media)
+
+
+def _advising(row: Endpoint, method: Handler) -> Handler:
+    """The handler of an endpoint, whose errors advise `truncation` only where its requests have that field."""
+    if row.truncates:
+        return method
+
+    async def handle(fields: Fields, call: Call) -> Any:
+        try:
+            return await method(fields, call)
+        except WispError as error:
+            raise without_truncation(error) from None
+
+    return handle

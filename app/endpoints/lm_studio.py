@@ -36,7 +36,7 @@ class LMStudioHandlers(Handlers):
         """Answer a chat, and store it."""
         given = lm_studio_chat.chat(fields.get("request"), self._chats)
         try:
-            return await self.converted_untruncated(given, fields, call)
+            return await self.converted(given, fields, call)
         except WispError as error:
             raise lm_studio_chat.reworded(error, given.request) from None
 

@@ -22,7 +22,7 @@ const PREFERRED = ["F16", "Q8_0", "BF16", "F32"]; // types of projectors: small 
 export const isProjector = (path) => PROJECTOR.test(path);
 
 /** @param {string} name of a file, without its ending @returns {string | null} */
-export function quantizationOf(name) {
+function quantizationOf(name) {
   return [...name.matchAll(QUANTIZATION)].at(-1)?.[1].toUpperCase() ?? null;
 }
 

@@ -23,6 +23,7 @@ class Endpoint:
     errors: str = "openai"  # whose form errors have: "openai", "anthropic", "ollama" or "llama"
     text: bool = False  # the answer is plain text
     whole: bool = False  # it never streams
+    truncates: bool = False  # its requests have `truncation`, which the error about a long prompt then advises
     query: tuple[str, ...] = ()  # switches that it reads of the address
     form: Mapping[str, str] | None = None  # multipart forms: field -> "file", "boolean" or "number"; others are texts
 

@@ -222,7 +222,7 @@ def _common(body: Body, max_tokens: int | None, logprobs: int, max_stops: int) -
 def _effort(body: Body) -> dict[str, Json]:
     """Return reasoning_effort, or Ollama's reasoning.effort, as the template variables of gpt-oss and Qwen.
 
-    `app/answers/efforts.py` has the level that a template has for it.
+    `app/answers/reasoning_levels.py` has the level that a template has for it.
     """
     effort = one_of(body, "reasoning_effort", EFFORTS)
     reasoning = mapping(body, "reasoning") or {}

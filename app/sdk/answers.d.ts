@@ -175,3 +175,23 @@ export interface ListedModel {
   sha256?: string;
   [other: string]: any;
 }
+
+/** A part of a prompt: token ids, or what the projector makes of a picture, a tile of one, or a piece of sound. */
+export type PromptChunk =
+  | { kind: "text"; ids: number[] }
+  | {
+      kind: "image" | "audio";
+      /** [n_tokens, n_embd_inp]; the width has all slices of deepstack side by side */
+      shape: [number, number];
+      embedding: Float32Array;
+      /** tokens across and down, of models with M-RoPE; of others, all in a row */
+      grid: [number, number];
+      /** (n_tokens, 3): time, down and across, from the position where the chunk begins; M-RoPE only */
+      positions?: Int32Array | null;
+      /** (height, width, 3): what the encoder is given of a picture, before mean and deviation */
+      pixels?: Uint8Array;
+      pixelsShape?: [number, number, 3];
+      /** (n_mel, n_frames), of sound */
+      mel?: Float32Array;
+      melShape?: [number, number];
+    };

@@ -1,4 +1,4 @@
-/** What an engine says about itself: `stats()`, `monitor()` and `quality`. Sizes are in bytes, times in ms. */
+/** What an engine says about itself: `stats()`, `monitor()`, `profile()`, `quality`. Sizes are in bytes, times in ms. */
 
 /** Bytes by pool. */
 export type Pools = Record<string, number>;
@@ -220,4 +220,13 @@ export interface QualityFigures {
   divergence(text: string, options: QualityOptions & { base: string }): Promise<Divergence>;
   /** questions as objects, or as JSON lines */
   multipleChoice(questions: Question[] | string, options?: QualityOptions): Promise<Score>;
+}
+
+/** A dispatch as `profile()` has it. */
+export interface Dispatch {
+  kernel: string;
+  ns: number;
+  bytes: number;
+  flops: number;
+  floor_ns: number;
 }

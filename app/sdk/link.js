@@ -10,8 +10,8 @@ import { WispError } from "./error.js";
  */
 
 const HELLO_MS = [300, 600, 1_200, 2_500, 5_000, 10_000, 10_000]; // waits for a shared worker to answer, one after the other
-/** Begins the name of the Web Lock that each page with an engine holds. */
-export const PAGE_LOCK = "wisp.page";
+/** Begins the names of the Web Locks that pages with an engine hold below an address. @param {string} address */
+export const pageLock = (address) => `wisp.page ${address}`;
 const PATIENCE = 3; // waits after which a worker without a lock counts as ended
 
 /**
@@ -22,7 +22,7 @@ const PATIENCE = 3; // waits after which a worker without a lock counts as ended
  * @returns {Promise<Link>}
  */
 export async function openLink(url, name, shared) {
-  const held = await holdLock(PAGE_LOCK);
+  const held = await holdLock(pageLock(`${globalThis.location?.href}`.split(/[?#]/)[0]));
   return (shared && held.lock && (await openShared(url, name, held))) || openOwn(url, held);
 }
 

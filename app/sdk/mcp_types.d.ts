@@ -1,6 +1,6 @@
 /** Servers of the Model Context Protocol, as `mcp.connect()` has them. */
 
-import type { AgentTool } from "./types.d.ts";
+import type { AgentTool } from "./agent_types.d.ts";
 
 /** How to connect to a server of the Model Context Protocol. */
 export interface McpOptions {

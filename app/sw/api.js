@@ -1,6 +1,6 @@
 /**
- * The service worker's API: the endpoints of app/openai/endpoints.json below its scope. A page of this origin that has an engine (app/sdk/host.js) lends a port to
- * the engine's worker; requests go over that port. When the page closes and the worker is shared, the answer continues
+ * The service worker's API: the endpoints of app/openai/endpoints.json below its scope. A page below it that has an
+ * engine (app/sdk/host.js) lends a port to the engine's worker; requests go over that port. When the page closes and the worker is shared, the answer continues
  * while any other tab is open. When the worker ends, the answer continues in the next one that a page has.
  *
  * No state survives a request, because the browser stops service workers at any time: each request asks all pages for
@@ -12,7 +12,7 @@ import { endpointAt, Endpoints, isStreamed, isText, modelAt, streamType } from "
 import { WispError } from "../sdk/error.js";
 import { engineFetch, errorBody, streamPiece, TEXT } from "../sdk/fetch.js";
 import { bodyOf } from "../sdk/form.js";
-import { holdLock, PAGE_LOCK } from "../sdk/link.js";
+import { holdLock, pageLock } from "../sdk/link.js";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 
@@ -107,10 +107,10 @@ async function findHost(asking) {
   });
 }
 
-/** Whether some page uses an engine's worker: it may be busy, and answer late. Its lock does not tell which one (Chromium). */
+/** Whether some page below the scope uses an engine's worker: it may be busy, and answer late. */
 async function hasEngine() {
   const { held = [] } = (await worker.navigator.locks?.query().catch(() => null)) ?? {};
-  return held.some(({ name }) => name?.startsWith(`${PAGE_LOCK}.`));
+  return held.some(({ name }) => name?.startsWith(pageLock(worker.registration.scope)));
 }
 
 /** The pages below this service worker's scope: others of the origin may be other applications. */

@@ -213,7 +213,7 @@ function startSettings(changed) {
 }
 
 /** @param {number} parameters */
-export const parametersOf = (parameters) =>
+const parametersOf = (parameters) =>
   parameters >= 999.5e6
     ? t("{count} B parameters", { count: number(parameters / 1e9, digits(parameters < 9.95e9 ? 1 : 0)) })
     : t("{count} M parameters", { count: Math.round(parameters / 1e6) });

@@ -39,7 +39,7 @@ def low_rank_rows(c: Call) -> None:
 
 def low_rank_sums(c: Call, y: Array) -> Array:
     """y, rows of a product, and what adapters add to them, where its workgroups add it."""
-    if not c.params.get("LOW_RANK_OWN"):
+    if not c.params.get("LOW_RANK_OWN_ROWS"):
         return y
     row0 = c.consts["row0"]
     added = np.zeros((c.n, row0 + y.shape[1]), np.float32)

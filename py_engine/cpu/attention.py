@@ -157,7 +157,7 @@ def attention_decode(c: Call) -> None:
         if not above < end <= up_to:
             continue
         size = split_size(c, pos, int(seq))
-        for head, scores, v in _scores(c, q, slice(m, m + 1), int(seq)):
+        for head, scores, v in _scores(c, q, slice(m, m + 1), int(seq), end=max(end, int(pos) + 1)):
             # all parts at once, the last one filled up
             n, n_parts = end - begin, -(-(end - begin) // size)
             s = np.full((group, n_parts * size), -np.inf, np.float32)
@@ -212,7 +212,9 @@ def _scores(
     if c.params.get("MEDIA") and c.params["WHOLE_MEDIA"]:
         hidden = (seen >= c.media_records[:, :1]) | (distance >= window)
     elif c.params.get("CAUSAL", 1):
-        hidden = (distance < 0) | (distance >= window)
+        hidden = distance >= window
+        if not c.params.get("MUTUAL"):
+            hidden |= distance < 0
     else:
         hidden = abs(distance) > window // 2
     if chunks is not None:
@@ -327,6 +329,8 @@ def visible(c: Call, pos: int, seq: int) -> tuple[int, int]:
         return (0, encoded) if part == "encoder" else (encoded, end)
     begin = end - (pos % window + 1 if c.params.get("CHUNKED") else min(end, window or end))
     begin = max(begin, min(c.params.get("FROM", 0), pos))
+    if c.params.get("MUTUAL"):
+        return begin, 1 + int(c.positions[c.sequences == seq].max())
     return begin, end - (1 if c.params.get("ANCHOR") else 0)
 
 

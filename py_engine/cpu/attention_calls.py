@@ -95,8 +95,8 @@ def _window(op: Op) -> dict[str, Any]:
 
 def _part(op: Op) -> dict[str, Any]:
     """The fields that say which part of a cache a small batch reads."""
-    part, shifts, anchor, first = (op.params.get(name, 0) for name in ("PART", "SHIFTS", "ANCHOR", "FROM"))
-    return {"part": PARTS[part], "shifts": shifts, "anchor": anchor, "from": first}
+    numbers = {name.lower(): op.params.get(name, 0) for name in ("SHIFTS", "ANCHOR", "FROM", "MUTUAL")}
+    return {"part": PARTS[op.params.get("PART", 0)], **numbers}
 
 
 def _biases(m: Calls, op: Op) -> dict[str, Any]:

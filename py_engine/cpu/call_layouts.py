@@ -119,10 +119,10 @@ FIELDS: dict[str, list[str]] = {
         " soft_cap:f scale:f sinks slopes relative relative_type heads buckets mask mask_words q q_stride k v y"
         " y_stride",
         "attention_decode": "state per_token table pages page kind head_dim group kv_heads window chunked part shifts"
-        " anchor from size split soft_cap:f scale:f slopes relative relative_type heads buckets mask mask_words q"
-        " q_stride k v parts",
-        "attention_combine": "state per_token head_dim heads window chunked part shifts anchor from size split sinks"
-        " parts y y_stride",
+        " anchor from mutual size split soft_cap:f scale:f slopes relative relative_type heads buckets mask mask_words"
+        " q q_stride k v parts",
+        "attention_combine": "state per_token head_dim heads window chunked part shifts anchor from mutual size split"
+        " sinks parts y y_stride",
         "route": "state per_token experts used normalised gating groups groups_used sharing scale:f logits stride bias"
         " factors table table_stride table_rows tokens tokens_stride chosen weights",
         "group_experts": "state experts used size chosen slots tiles tile_count",
@@ -133,7 +133,7 @@ FIELDS: dict[str, list[str]] = {
         "sample": "state per_token rows rows_most best drawn sampling chosen tokens tokens_stride",
         "advance": "state chosen tokens tokens_stride drafting drafts min_match",
         "draft_rows": "state drafting",
-        "draft_states": "state drafting stage anchor",
+        "draft_states": "state drafting stage anchor drafts mask tokens tokens_stride",
         "logprobs": "state rows_most vocab logits stride sampling tokens tokens_stride logprobs",
         "patches": "state side pixels places values y y_stride",
         "gather": "state w type plain_stride row0 rows cols taps taps_stride tap0 count add first y y_stride",
@@ -161,7 +161,7 @@ LAYOUTS = {name: struct.Struct("<I" + "".join("f" if f.endswith(":f") else "I" f
 NAMES = {name: [f.removesuffix(":f") for f in fields] for name, fields in FIELDS.items()}
 
 # The numbers of the values that parameters have by name.
-STAGES = {"begin": 0, "pairs": 1, "newest": 2, "end": 3}  # of draft_states
+STAGES = {"begin": 0, "pairs": 1, "newest": 2, "end": 3, "block": 4, "masked": 5}  # of draft_states
 HIDDEN_STATES = {"batch": 0, "ring": 1, "own": 2}
 RESIDUALS = {"none": 0, "raw": 1, "normed": 2}  # of mtp_input
 KV_KINDS = {"f32": 0, "f16": 1, "q8_0": 2}

@@ -57,7 +57,7 @@ def weighted_sum(c: Call) -> None:
 def experts(c: Call) -> None:
     """The chosen experts' rows of every matrix of the stack, each token's in turn; of a sum, times their weights."""
     cols, rows, stack, used = (c.params[name] for name in ("COLS", "ROWS", "STACK", "USED"))
-    if c.params.get("ROUNDED"):
+    if c.params.get("ROUNDED_BEFORE"):
         x = stored_rows(c, c.n * (used if c.params["SUM"] else 1))
         x = x * c["x_scale"][: c.n, None] if c.params["SCALED"] else x
     else:

@@ -13,7 +13,7 @@ NEVER = (1 << 31) - 1  # No second or third matrix: beyond every row.
 
 
 def _beside(m: Calls, op: Op, last: int) -> None:
-    """What a product's dispatch computes beside it (plan/rounded_rows.py)."""
+    """h = x A^T, which a product's dispatch computes beside it (plan/low_rank_input.py)."""
     w = op.bindings["lora_a"]
     assert isinstance(w, Weight)
     x = m.prepare(op, w, last=last)

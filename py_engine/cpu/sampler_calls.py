@@ -63,8 +63,13 @@ def draft_rows(m: Calls, op: Op) -> None:
 def draft_states(m: Calls, op: Op) -> None:
     stage = str(op.params["STAGE"])
     drafting = m.address(op, "drafting") if stage != "newest" else 0
-    anchor = int(op.params.get("ANCHOR", 0))
-    m.add("draft_states", state=state_of(m, op), drafting=drafting, stage=STAGES[stage], anchor=anchor)
+    block = stage == "block"
+    m.add(
+        "draft_states", state=state_of(m, op), drafting=drafting, stage=STAGES[stage],
+        anchor=op.params.get("ANCHOR", 0), drafts=op.consts["drafts"] if block else 0,
+        mask=op.params["MASK"] if block else 0, tokens=m.address(op, "tokens") if block else 0,
+        tokens_stride=stride_of(op, "tokens") if block else 0,
+    )  # fmt: skip
 
 
 def logprobs(m: Calls, op: Op) -> None:

@@ -285,6 +285,12 @@ def draft_states(c: Call) -> None:
     if stage == "newest":
         states[0, 1] = n // 2
         return
+    if stage == "masked":
+        newest = c["drafting"][states[:n, 3].astype(np.int64), 2]
+        masked = states[:n, 0] > newest
+        states[:n, 0] -= masked
+        states[0, 1] = masked.sum()
+        return
     for m in range(n):
         drafting = c["drafting"][int(states[m, 3])]
         if stage == "end":
@@ -293,6 +299,15 @@ def draft_states(c: Call) -> None:
             drafting[2] = states[m, 0]
             if anchor := c.params.get("ANCHOR", 0):
                 c.tables[anchor + int(states[m, 3])] = states[m, 0]
+    if stage == "block":
+        drafts = int(c.consts["drafts"])
+        newest, places = states[:n].copy(), 1 + np.arange(drafts, dtype=np.uint32)
+        for m, (pos, _, _, seq) in enumerate(newest):
+            rows = slice(m * drafts, (m + 1) * drafts)
+            states[rows, 0], states[rows, 3] = pos + places, seq
+            c["tokens"][seq, pos + places] = c.params["MASK"]
+        states[n * drafts : n * (1 + drafts), [0, 3]] = newest[:, [0, 3]]
+        states[0, 1] = n * (1 + drafts)
     if stage == "pairs" and (n > 1 or c.pos):
         newest = states[:n, 0].copy()
         before = np.maximum(newest, 1) - 1

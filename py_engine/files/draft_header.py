@@ -8,6 +8,7 @@ more rows for padding.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 
 from py_engine.errors import WispError
@@ -17,6 +18,9 @@ from py_engine.files.tensor_types import TensorType as Q
 ASSISTANT = "gemma4-assistant"  # drafts from the model's hidden states and caches (models/gemma4_assistant.py)
 ASSISTED = "gemma4"  # the architecture that assistants draft for
 EAGLE = "eagle3"  # drafts from the hidden states of three of the model's layers (models/eagle.py)
+DFLASH = (
+    "dflash"  # drafts several tokens at once from the hidden states of some of the model's layers (models/dflash.py)
+)
 # Architectures for which llama.cpp exports layer inputs and Wisp keeps one residual stream.
 EAGLE_TARGETS = ("gemma4", "gpt-oss", "llama", "minimax-m2", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next")
 DRAFT = "draft."  # what the names of a draft model's tensors begin with, and of its weights, buffers and lists
@@ -37,6 +41,16 @@ def is_eagle(header: Header) -> bool:
     return header.architecture == EAGLE
 
 
+def is_dflash(header: Header) -> bool:
+    """Whether a draft model is a DFlash model, which runs with no other model than its own."""
+    return header.architecture == DFLASH
+
+
+def reads_states(header: Header) -> bool:
+    """Whether a draft model reads hidden states of its model's layers, and has keys and values of them."""
+    return is_eagle(header) or is_dflash(header)
+
+
 def unfit_assistant(why: str) -> WispError:
     """The error for an assistant that was made for another model."""
     return _unfit("assistant", why)
@@ -47,11 +61,26 @@ def unfit_eagle(why: str) -> WispError:
     return _unfit("EAGLE-3 head", why)
 
 
+def unfit_dflash(why: str) -> WispError:
+    """The error for a DFlash model that was made for another model."""
+    return _unfit("DFlash model", why)
+
+
 def unsupported_eagle(why: str) -> WispError:
     """The error for an EAGLE-3 head that Wisp cannot run with any model."""
-    return WispError(
-        f"This EAGLE-3 head {why}. Use another head, or load without draft.", "unsupported_architecture", param="draft"
-    )
+    return _unsupported(f"This EAGLE-3 head {why}. Use another head, or load without draft.")
+
+
+def unsupported_dflash(why: str) -> WispError:
+    """The error for a DFlash model that Wisp cannot run with any model."""
+    return _unsupported(f"This DFlash model {why}. Use another draft model, or load without draft.")
+
+
+def _unsupported(text: str) -> WispError:
+    return WispError(text, "unsupported_architecture", param="draft")
+
+
+_UNFIT = {ASSISTANT: unfit_assistant, EAGLE: unfit_eagle, DFLASH: unfit_dflash}
 
 
 def _unfit(what: str, why: str) -> WispError:
@@ -63,8 +92,11 @@ def _unfit(what: str, why: str) -> WispError:
 
 
 def has_tokens(header: Header) -> bool:
-    """Whether an EAGLE-3 head knows some of the model's tokens only. WispError corrupt_header if they are no list."""
-    info = header.tensors.get(TOKENS) if is_eagle(header) else None
+    """Whether an EAGLE-3 head or a DFlash model knows some of its model's tokens only.
+
+    WispError corrupt_header if they are no list.
+    """
+    info = header.tensors.get(TOKENS) if reads_states(header) else None
     if info is None:
         return False
     if info.type != Q.I64 or len(info.shape) != 1 or not 0 < info.shape[0] <= MOST_TOKENS:
@@ -77,8 +109,17 @@ def has_tokens(header: Header) -> bool:
 
 
 def read_tokens(data: bytes) -> list[int]:
-    """The model's tokens that an EAGLE-3 head knows, from the bytes of the tensor TOKENS."""
+    """The model's tokens that such a draft model knows, from the bytes of the tensor TOKENS."""
     return list(struct.unpack(f"<{len(data) // 8}q", data))
+
+
+def check_tokens(tokens: Sequence[int] | None, vocab: int) -> str:
+    """What is wrong with the tokens of a reduced vocabulary, of a model with `vocab` tokens; "" if nothing is."""
+    if tokens is None:
+        return ""
+    if not all(0 <= token < vocab for token in tokens):
+        return f"its {TOKENS} has tokens that are none of the model's {vocab}"
+    return f"its {TOKENS} has a token twice" if len(set(tokens)) < len(tokens) else ""
 
 
 def prefixed(header: Header) -> Header:
@@ -96,10 +137,10 @@ def described(tensor: str) -> str:
 
 def check_draft(model: Header, draft: Header) -> None:
     """Raise WispError draft_mismatch if the draft model's vocabulary differs, or if it drafts for other models."""
-    unfit = unfit_assistant if is_assistant(draft) else unfit_eagle if is_eagle(draft) else _mismatch
+    unfit = _UNFIT.get(draft.architecture, _mismatch)
     if is_assistant(draft) and model.architecture != ASSISTED:
         raise unfit(f"it drafts for {ASSISTED}, the model is {model.architecture}")
-    if is_eagle(draft) and model.architecture not in EAGLE_TARGETS:
+    if reads_states(draft) and model.architecture not in EAGLE_TARGETS:
         raise unfit(f"it drafts for {', '.join(EAGLE_TARGETS)}; the model is {model.architecture}")
     if model.get(KIND) != draft.get(KIND):
         raise unfit(f"its {KIND} is {draft.get(KIND)!r}, the model's is {model.get(KIND)!r}")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from py_engine.errors import WispError
 from py_engine.files.adapter_header import check_model, is_adapter, prefixed
 from py_engine.files.convolutions import flattened
-from py_engine.files.draft_header import is_eagle
 from py_engine.files.draft_header import prefixed as prefixed_draft
+from py_engine.files.draft_header import reads_states
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.records import plan_records
 
@@ -103,15 +103,11 @@ class Parts:
     async def content(self) -> str | None:
         """A text that differs where the bytes of what fills the model's caches do; None: not known.
 
-        These are the model, its adapters and its EAGLE-3 head, which has keys and values in the pages of the model.
+        These are the model, its adapters, and a draft model that has keys and values of the model's hidden states.
         """
-        has_head = self.draft is not None and is_eagle(self.draft)
-        parts = [await source.content() for source in (self.sources if has_head else self._own)]
+        reads = self.draft is not None and reads_states(self.draft)
+        parts = [await source.content() for source in (self.sources if reads else self._own)]
         return " ".join(part for part in parts if part) if all(parts) else None
-
-    async def adapter_contents(self) -> list[str | None]:
-        """The same for each adapter."""
-        return [await source.content() for source in self._own[self.count :]]
 
     async def read(self, tensor: str) -> bytes:
         """Read one small tensor."""

@@ -1,4 +1,4 @@
-"""What drafts on a runner: a draft model, the model's MTP layer, assistant or EAGLE-3 head; and whether it pays.
+"""What drafts on a runner: a draft model or what reads the model's hidden states; and whether it pays.
 
 plan/draft.py has their lists. Each block of the KV caches knows how many of its positions the draft model has computed
 (kv_cache.py). A wrong row could only have tokens rejected, so nothing else depends on it.
@@ -38,9 +38,12 @@ class DraftAccount:
     drafts are read, and when drafts end.
     """
 
-    def __init__(self, most: int, cost: float) -> None:
-        """`most`: tokens of a draft; `cost`: of a step of the draft model, in steps of the model."""
-        self.most, self._cost = most, cost
+    def __init__(self, most: int, cost: float, *, at_once: bool = False) -> None:
+        """`most`: tokens of a draft; `cost`: of a step of the draft model, in steps of the model.
+
+        `at_once`: such a step drafts all tokens; else one.
+        """
+        self.most, self._cost, self._at_once = most, cost, at_once
         self.on = False
         self.balance = 0.0
         self.wait = 0.0  # decode steps that the device waits for the host after its last result
@@ -82,10 +85,14 @@ class DraftAccount:
 
     def _extrapolated(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> float:
         """Decode steps that a step with a draft of k tokens takes, estimated from the latest length."""
-        each, known = self._cost, self._latest
-        if plain_ms and known and (ms := drafting_ms(known)):
-            each = max(ms / plain_ms - VERIFYING, 0.0) / known  # small models take longer than their bytes tell
-        return VERIFYING + k * each
+        step, known = self._cost, self._latest
+        if plain_ms and known and (ms := drafting_ms(known)):  # small models take longer than their bytes tell
+            step = max(ms / plain_ms - VERIFYING, 0.0) / self._steps(known)
+        return VERIFYING + self._steps(k) * step
+
+    def _steps(self, k: int) -> int:
+        """Steps of the draft model for k tokens."""
+        return 1 if self._at_once else k
 
     @property
     def _limit(self) -> float:
@@ -142,12 +149,12 @@ class DraftAccount:
 
 
 class Drafter:
-    """The MTP layer, assistant, EAGLE-3 head or draft model of one runner. `most`: tokens that it drafts at most."""
+    """What drafts on one runner. `most`: tokens that it drafts at most."""
 
     def __init__(self, runner: Runner, most: int) -> None:
         plan = runner.plan
         assert plan.draft is not None
-        self.account = DraftAccount(min(most, plan.draft.most), plan.draft.cost)
+        self.account = DraftAccount(min(most, plan.draft.most), plan.draft.cost, at_once=plan.draft.at_once)
         self.n_ctx, self.sequences = plan.draft.n_ctx, plan.draft.sequences
         self._runner = runner
         self._prefill: list[str] = []  # the list that reads a prompt, beside the lists of its steps

@@ -13,7 +13,7 @@ from py_engine.models.group_norm import group_norm
 from py_engine.models.indexer import Reading, raw_positions
 from py_engine.models.latent import LatentLayer
 from py_engine.models.mixture import ExpertLayer
-from py_engine.models.qkv import projected_bias, projected_rows
+from py_engine.models.qkv import key_value_rows, projected_bias, projected_rows
 from py_engine.models.recurrent import RecurrentLayer
 from py_engine.models.stored_heads import check_stored, is_stored, stored_rows
 from py_engine.plan import alibi
@@ -141,6 +141,7 @@ class Layer:
     b: str
     rope: Rope
     window: int
+    mutual: bool = False  # as of AttentionOptions
 
     def attention(self, x: Buffer, cache: Cache) -> Buffer:
         """Attend to the cache, with x's keys and values appended: (n, n_head * head_dim).
@@ -162,7 +163,7 @@ class Layer:
         options = AttentionOptions(
             cfg.attention_scale, self.window, cfg.attention_soft_cap, sinks, cfg.causal, slopes, whole, cfg.chunked,
             self._relative_bias(), part_of(self.ops.plan, "decoder") if cfg.decoder_start is not None else None,
-            index_mask=mask, anchor=self.rope.anchor,
+            index_mask=mask, anchor=self.rope.anchor, mutual=self.mutual,
         )  # fmt: skip
         attn = self.ops.attention(q, cache, cfg.heads, options)
         if cfg.value_dim:
@@ -225,11 +226,11 @@ class Layer:
         copy_columns(ops, Parts(rows, 2 * queries), Parts(qkv, queries), kv)
         return qkv, gates
 
-    def append_keys(self, x: Buffer, cache: Cache) -> None:
-        """Append x's keys and values to the cache, and compute nothing else."""
+    def append_keys(self, x: Buffer, cache: Cache, *, is_normed: bool = False) -> None:
+        """Append x's keys and values to the cache, and compute nothing else. `is_normed`: x needs no norm."""
         cfg, w = self.cfg, self.w
-        rows = [(self.b + name, cfg.head_count_kv * cfg.head_dim) for name in ("attn_k", "attn_v")]
-        h, norm = normed(cfg, w, self.ops, x, self.b + cfg.attn_norm)
+        rows = key_value_rows(cfg, w, self.b)
+        h, norm = (x, None) if is_normed else normed(cfg, w, self.ops, x, self.b + cfg.attn_norm)
         if cfg.latent:
             LatentLayer(cfg, w, self.ops, self.b, cfg.latent).append_keys(h, norm, cache, self.rope)
             return

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from py_engine.errors import WispError
-from py_engine.files.draft_header import DRAFT, EAGLE, unfit_eagle, unsupported_eagle
+from py_engine.files.draft_header import DRAFT, EAGLE, check_tokens, unfit_eagle, unsupported_eagle
 from py_engine.files.gguf_header import Header
 from py_engine.models.common import count, switch
 from py_engine.models.config import Config
@@ -104,11 +104,7 @@ def _check_fits(header: Header, shape: Shape, model: Config) -> None:
             why = f"it has no {lacks[0]}, and the model's is {model.embedding_length} wide, not {shape.width}"
         elif tokens is not None and OUTPUT in lacks:
             why = f"it has {len(tokens)} tokens of its own, and no {OUTPUT} for them"
-    if tokens is not None and not why:
-        if not all(0 <= token < model.vocab for token in tokens):
-            why = f"its d2t has tokens that are none of the model's {model.vocab}"
-        elif len(set(tokens)) < len(tokens):
-            why = "its d2t has a token twice"
+    why = why or check_tokens(tokens, model.vocab)
     if why:
         raise unfit_eagle(why)
 

@@ -21,6 +21,11 @@ def projected_rows(cfg: Config, w: Weights, b: str) -> tuple[list[tuple[str, int
     return rows, gated
 
 
+def key_value_rows(cfg: Config, w: Weights, b: str) -> list[tuple[str, int]]:
+    """(tensor, rows) of the two matrices of keys and values. `b`: the layer's prefix."""
+    return _separate_rows(cfg, w, b)[1:]
+
+
 def _separate_rows(cfg: Config, w: Weights, b: str) -> list[tuple[str, int]]:
     """(tensor, rows) of queries, keys and values as three matrices."""
     size = cfg.key_dim or cfg.head_dim

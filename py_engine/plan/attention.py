@@ -65,9 +65,11 @@ class AttentionOptions:
     # The first position that tokens see, in attention of one token or a small batch; a token before it sees itself
     # alone. Not with a window.
     first: int = 0
+    mutual: bool = False  # of a small batch: a token also sees the later ones of its sequence in the batch
 
     def __post_init__(self) -> None:
         assert not (self.first and self.window), "kernels differ in what a window leaves visible of `first`"
+        assert not (self.mutual and (self.anchor or self.part or self.chunked)), "kernels know one end of what is seen"
 
     @property
     def window_params(self) -> dict[str, int | str]:
@@ -75,6 +77,7 @@ class AttentionOptions:
         chunked: dict[str, int | str] = {"CHUNKED": 1} if self.window and self.chunked else {}
         anchor: dict[str, int | str] = {"ANCHOR": self.anchor} if self.anchor else {}
         first: dict[str, int | str] = {"FROM": self.first} if self.first else {}
+        first |= {"MUTUAL": 1} if self.mutual else {}
         return {"WINDOW": self.window} | chunked | anchor | first | (self.part.params if self.part else {})
 
     @property
@@ -235,6 +238,7 @@ def quantize_cache(ops: OpList, cache: Cache, cols: int) -> None:
 def prefill(ops: OpList, call: Call) -> None:
     """Attention of many tokens of one sequence, in tiles of tokens x positions."""
     assert not call.options.first, "the kernels for batches see all positions"
+    assert not call.options.mutual, "nor do they see later ones"
     _, n_head_kv, head_dim = call.heads
     causal, sinks, slopes, relative = (getattr(call.options, n) for n in ("causal", "sinks", "slopes", "relative"))
     expanded, value = call.expanded, call.expanded.value if call.expanded else head_dim

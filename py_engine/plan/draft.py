@@ -1,5 +1,5 @@
 """What drafts in a plan: the model's own MTP layer (models/mtp.py), Gemma 4's assistant (models/gemma4_assistant.py),
-an EAGLE-3 head (models/eagle.py), or a draft model with weights, caches and lists.
+an EAGLE-3 head (models/eagle.py), a DFlash model (models/dflash.py), or a draft model with weights, caches and lists.
 
 A draft model's lists share the tokens, the State and the logits of the plan, so that they run between the plan's own
 lists, and the plan's samplers sample from the draft model's logits. Everything else has names of its own, which begin
@@ -13,7 +13,13 @@ A round of a draft model drafts k tokens of each sequence and verifies them:
     SMALL_BATCH ... and verify()      the plan's own model verifies the drafts
 Of several sequences, DRAFT_NEWEST leaves the newest tokens alone before the first sampler, and SMALL_BATCH replaces
 DECODE. In a round of an MTP layer, an assistant or a head, the steps between DRAFT_BEGIN and DRAFT_END are MTP and
-MTP_NEXT, each with a sampler: for one sequence, or as each(MTP) ... for several.
+MTP_NEXT, each with a sampler: for one sequence, or as each(MTP) ... for several. A DFlash model's round has one step,
+which drafts all tokens:
+    begin_block(k)                    the newest token of each sequence, and k masked ones after it
+    BLOCK                             the DFlash model's layers
+    BLOCK_MASKED                      the masked tokens are left
+    BLOCK_LOGITS and each(a sampler)  the tokens that they stand for
+    DRAFT_END ...                     as above
 """
 
 from __future__ import annotations
@@ -26,6 +32,9 @@ from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import (
     BATCH_FORWARD,
+    BLOCK,
+    BLOCK_LOGITS,
+    BLOCK_MASKED,
     DECODE,
     DRAFT_BEGIN,
     DRAFT_END,
@@ -36,6 +45,7 @@ from py_engine.plan.lists import (
     SMALL_BATCH,
     SMALL_BATCH_LAST_LOGITS,
     SMALL_BATCH_LOGITS,
+    begin_block,
     each,
     verify,
 )
@@ -94,9 +104,33 @@ def add_mtp(plan: Plan, device: Device, n_ctx: int, anchor: int = 0) -> None:
     _add_states(plan, device, "begin", anchor)
 
 
+def add_block(plan: Plan, device: Device, n_ctx: int, most: int, mask: int) -> None:
+    """Make the lists BLOCK and BLOCK_LOGITS what drafts in a plan.
+
+    `n_ctx`: positions that what drafts was trained for; `most`: tokens of its drafts; `mask`: the token that stands for
+    one that is to be drafted. Of a recurrent model, a draft has one token, as in add_mtp().
+    """
+    moved = sum(part.bytes for _, part in of_step(plan, [BLOCK, BLOCK_LOGITS], device, 1, 0))
+    cost, most = moved / decode_bytes(plan, device, 0), 1 if plan.recurrent else min(most, MAX_DRAFT)
+    plan.draft = DraftPlan(min(n_ctx, plan.n_ctx), cost, most, SEQUENCES, computed_by_model=True, at_once=True)
+    for tokens in range(1, most + 1):
+        ops = OpList(plan, begin_block(tokens), 1, device)
+        bindings = {"state": ops.state, "tokens": ops.tokens, "drafting": drafting(ops)}
+        params: dict[str, int | str] = {"STAGE": "block", "TOKENS": ops.tokens.shape[1], "MASK": mask}
+        ops.add("draft_states", params, {"drafts": tokens}, bindings, 1)
+        plan.lazy.add(ops.name)
+    plan.lazy |= {BLOCK, BLOCK_LOGITS}
+    _add_stages(plan, device, {BLOCK_MASKED: "masked", DRAFT_END: "end"})
+
+
 def _add_states(plan: Plan, device: Device, begin: str, anchor: int = 0) -> None:
     """Add the lists that set the States. `begin`: before a draft's first step."""
     stages = {DRAFT_BEGIN: begin, DRAFT_END: "end"} | ({DRAFT_NEWEST: "newest"} if begin == "pairs" else {})
+    _add_stages(plan, device, stages, anchor)
+
+
+def _add_stages(plan: Plan, device: Device, stages: Mapping[str, str], anchor: int = 0) -> None:
+    """Add lists that set the States at a stage each."""
     for name, stage in stages.items():
         set_states(OpList(plan, name, 1, device), stage, anchor if stage == "begin" else 0)
         plan.lazy.add(name)
@@ -141,17 +175,12 @@ def draft_step(
     draft, count = adapted.plan.draft, len(sequences)
     assert draft is not None
     sampling = [*processors, sampler]
-    if draft.computed_by_model:
-        first, more = _mtp_draft(sampling, count)
+    if draft.at_once:
+        drafting_steps = _block_draft(sampling, count, n_model_draft)
     else:
-        first, more = _model_draft(sampling, count)
-    return [
-        ([DRAFT_BEGIN], 1),
-        *first,
-        *[more] * (n_model_draft - 1),
-        ([DRAFT_END], 1),
-        (verifying, count * (1 + n_model_draft)),
-    ]
+        first, more = (_mtp_draft if draft.computed_by_model else _model_draft)(sampling, count)
+        drafting_steps = [([DRAFT_BEGIN], 1), *first, *[more] * (n_model_draft - 1)]
+    return [*drafting_steps, ([DRAFT_END], 1), (verifying, count * (1 + n_model_draft))]
 
 
 def _model_draft(sampling: list[str], count: int) -> tuple[list[Step], Step]:
@@ -168,6 +197,16 @@ def _mtp_draft(sampling: list[str], count: int) -> tuple[list[Step], Step]:
     """The step in which an MTP layer drafts the first token of each of `count` sequences, and the one of each more."""
     of = each if count > 1 else str
     return [([of(MTP), *map(of, sampling)], count)], ([of(MTP_NEXT), *map(of, sampling)], count)
+
+
+def _block_draft(sampling: list[str], count: int, tokens: int) -> list[Step]:
+    """The steps in which a DFlash model drafts some tokens of each of `count` sequences."""
+    return [
+        ([begin_block(tokens)], 1),
+        ([BLOCK], count * (1 + tokens)),
+        ([BLOCK_MASKED], 1),
+        ([BLOCK_LOGITS, *map(each, sampling)], count * tokens),
+    ]
 
 
 def names_of(steps: Sequence[Step]) -> list[str]:

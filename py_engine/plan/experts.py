@@ -16,7 +16,7 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.ops import Ops, TokenRows, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight, planes_of
 from py_engine.plan.products import ADD, STORE, Epilogue, halves, int8
-from py_engine.plan.rounded_rows import Rounding, round_for_small_batch, rounded
+from py_engine.plan.rounded_rows import Rounding, rounded
 from py_engine.plan.routing import Route
 from py_engine.plan.shared import THREADS
 from py_engine.plan.weights import ExpertMatrices
@@ -177,10 +177,10 @@ def small_product(ops: Ops, route: Route, p: ExpertProduct) -> None:
     if dot8 and ops.batch > 1 and _binds_rounded(ops.device, p):
         slots, weights = (routing.used, route.weights) if p.sum else (1, None)
         rounding = Rounding(p.x, weight.cols, norm, p.eps, tile["TK"] * tile["TR"], slots, weights)
-        inputs = round_for_small_batch(ops, rounding)
+        inputs = rounded(ops, rounding)
         tile |= {"TR": max(1, ROUNDED_THREADS // tile["TK"])}
         inputs |= {"weights": route.weights} if p.sum and bias else {}
-        variant, norm = variant | {"ROUNDED": 1, "SCALED": int(norm is not None)}, None
+        variant, norm = variant | {"ROUNDED_BEFORE": 1, "SCALED": int(norm is not None)}, None
     ops.add(
         "experts",
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(norm is not None),
@@ -237,6 +237,7 @@ def grouped_product(ops: Ops, route: Route, groups: Groups, p: ExpertProduct) ->
     rows = weight.rows // experts  # of an expert
     tile = matmul_tiles.of_experts(groups.tile, weight)
     in_int8, per_slot, epilogue = groups.kernel == "matmul_int8", p.x.shape[0] == p.y.shape[0], p.epilogue
+    rounding = Rounding(p.x, weight.cols, slots=route.used if per_slot else 1, in_order=True)
     for first, part in weight.split(ops.device.max_binding):
         ops.add(
             groups.kernel,
@@ -248,7 +249,7 @@ def grouped_product(ops: Ops, route: Route, groups: Groups, p: ExpertProduct) ->
             | ({"SUMS32": 1} if weight.scales and ops.device.f16 and groups.kernel == "matmul" else {}),
             {"rows": part.rows, "row0": p.row0, "y_stride": p.y.shape[1], "first": first},
             {"state": ops.state, "w": part, "tiles": groups.tiles, "slots": groups.slots, "y": p.y}
-            | (rounded(ops, p.x, weight.cols, route.used if per_slot else 1) if in_int8 else {"x": p.x})
+            | (rounded(ops, rounding) if in_int8 else {"x": p.x})
             | ({"bias": bias} if bias else {}) | scales.bindings(weight),
             -(-rows // tile["TN"]),
             groups.count,

@@ -1,4 +1,5 @@
-"""The hidden states of some of a model's layers side by side, which an EAGLE-3 head reads (models/eagle.py)."""
+"""The hidden states of some of a model's layers side by side, for what drafts from them: EAGLE-3 heads
+(models/eagle.py) and DFlash models (models/dflash.py)."""
 
 from __future__ import annotations
 

@@ -17,14 +17,14 @@ Text after `//` on a #param line describes it. F16 (0 or 1) and SG (smallest sub
 the device. GROUPS_PER_THREAD (groups of weights that a thread reads at a time), TOKENS (lib/row_sums.wgsl) and
 HEADS_EACH (norm_rope_append.wgsl) default to 1; HALVES (1: the weights are also dequantised to f16), PACKED and
 PREFIXES (lib/segments.wgsl), MEDIA (lib/media.wgsl), WHOLE_MEDIA (lib/visible.wgsl), MROPE and TURNS
-(lib/rope_turns.wgsl), LOW_RANK (rope_append.wgsl, matvec_small_batch.wgsl), LOW_RANK_OWN (matvec_small_batch.wgsl),
-ADDED (quantize_rows.wgsl, rope_append.wgsl), BESIDE (lib/low_rank_input.wgsl), SUMS32 (matmul.wgsl, attention.wgsl),
-NOPE and Q16 (lib/attention_inputs.wgsl), CACHED (lib/matmul_inputs.wgsl), PART (lib/attention_split.wgsl), INDEXED
-(attention.wgsl, attention_decode.wgsl), NORMS and UP_TO (attention_decode.wgsl), SPLIT (attention.wgsl,
-attention_matrix.wgsl), MERGED (matvec.wgsl, head_products.wgsl), INT8 (lib/matmul_inputs.wgsl), IN_ORDER
-(lib/rounded_rows.wgsl), ROUNDED (matvec.wgsl), SECOND, FACTOR and X_STRIDE (lib/matvec_inputs.wgsl), SCALES
-(lib/matrix_scale.wgsl), PINNED (matmul_matrix.wgsl), ANCHOR (lib/sequence.wgsl), PLAIN and RESIDUAL (mtp_input.wgsl)
-and FROM (lib/attention_split.wgsl) default to 0.
+(lib/rope_turns.wgsl), LOW_RANK (rope_append.wgsl, matvec_small_batch.wgsl), LOW_RANK_OWN_ROWS
+(matvec_small_batch.wgsl), ADDED (quantize_rows.wgsl, rope_append.wgsl), BESIDE (lib/low_rank_input.wgsl), SUMS32
+(matmul.wgsl, attention.wgsl), NOPE and Q16 (lib/attention_inputs.wgsl), CACHED (lib/matmul_inputs.wgsl), PART
+(lib/attention_split.wgsl), INDEXED (attention.wgsl, attention_decode.wgsl), NORMS and UP_TO (attention_decode.wgsl),
+SPLIT (attention.wgsl, attention_matrix.wgsl), MERGED (matvec.wgsl, head_products.wgsl), INT8 (lib/matmul_inputs.wgsl),
+IN_ORDER (lib/rounded_rows.wgsl), ROUNDED_BEFORE (matvec.wgsl), SECOND, FACTOR and X_STRIDE (lib/matvec_inputs.wgsl),
+SCALES (lib/matrix_scale.wgsl), PINNED (matmul_matrix.wgsl), ANCHOR (lib/sequence.wgsl), PLAIN and RESIDUAL
+(mtp_input.wgsl), FROM and MUTUAL (lib/attention_split.wgsl) default to 0.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "TOKENS": 1, "SHARE": 1, "SPAN": 1, "SLOTS":
         "WHOLE_MEDIA",
         "MROPE",
         "LOW_RANK",
-        "LOW_RANK_OWN",
+        "LOW_RANK_OWN_ROWS",
         "ADDED",
         "BESIDE",
         "SUMS32",
@@ -106,9 +106,10 @@ DEFAULTS = {"GROUPS_PER_THREAD": 1, "TOKENS": 1, "SHARE": 1, "SPAN": 1, "SLOTS":
         "COMPRESSED",
         "ANCHOR",
         "PLAIN",
-        "ROUNDED",
+        "ROUNDED_BEFORE",
         "RESIDUAL",
         "FROM",
+        "MUTUAL",
     ),
     0,
 )

@@ -1,8 +1,8 @@
 """What adapters add to the products of a small batch, computed in the products' dispatches.
 
 Where x is rounded in a dispatch of its own, h = A x is known before the product. There are two ways to compute B h:
-    by each workgroup of the product for its own rows (LOW_RANK_OWN in matvec_small_batch.wgsl): a step then has the
-    dispatches that it has without adapters. For equal adapters only (low_rank_entries.py), which need no barrier
+    by each workgroup of the product for its own rows (LOW_RANK_OWN_ROWS in matvec_small_batch.wgsl): a step then has
+    the dispatches that it has without adapters. For equal adapters only (low_rank_entries.py), which need no barrier
     by further workgroups (lib/low_rank_rows.wgsl). Another op adds both: add_scaled.wgsl, or, after merge(), the one
     that reads their sum
 """
@@ -82,7 +82,7 @@ def _with(op: Op, part: Epilogue, params: dict[str, int]) -> Op:
 def _joined(ops: OpList, op: Op, part: Epilogue) -> Op | None:
     """A product whose workgroups add what adapters add to their rows; None if the device cannot."""
     results = int(op.params["TOKENS"]) * max(mixed.tile_rows(op))
-    joined = _with(op, part, {"LOW_RANK_OWN": 1})
+    joined = _with(op, part, {"LOW_RANK_OWN_ROWS": 1})
     used = mixed.workgroup_bytes(ops.device, op) + 4 * results * (1 + ("w_2" in op.bindings))
     fits = used <= ops.device.max_workgroup_storage
     return joined if fits and mixed.storage_buffers(joined) <= ops.device.max_storage_buffers else None
@@ -107,7 +107,7 @@ def merge(ops: OpList) -> None:
     Residual streams are left to post_norms.py.
     """
     for i in range(len(ops.ops) - 2, 0, -1):
-        if ops.ops[i].params.get("LOW_RANK_OWN") and (fused := _fused(ops, *ops.ops[i : i + 2])):
+        if ops.ops[i].params.get("LOW_RANK_OWN_ROWS") and (fused := _fused(ops, *ops.ops[i : i + 2])):
             ops.ops[i : i + 2] = [fused]
         if not adds(ops.ops[i]):
             continue

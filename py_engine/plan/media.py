@@ -20,7 +20,7 @@ from py_engine.plan.ops import Ops
 from py_engine.plan.pages import record_index
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
 from py_engine.plan.rope import media_table
-from py_engine.plan.shared import FIRST_MEDIA_ID, THREADS
+from py_engine.plan.shared import THREADS
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,3 @@ def keep_of_media(ops: Ops, y: Buffer, of_media: Buffer, cols: int) -> None:
     """Set y to `of_media`, of the same width, where tokens are of media. What is in `of_media` is lost."""
     ops.add_scaled(y, -1.0, of_media)
     ops.ops.append(_add_part(ops, y, of_media, 0, cols))
-
-
-def is_media(token: int) -> bool:
-    """Whether an id stands for an embedding of a picture or a sound."""
-    return token >= FIRST_MEDIA_ID

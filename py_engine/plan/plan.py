@@ -172,13 +172,15 @@ class Embedding:
 
 @dataclass(frozen=True)
 class DraftPlan:
-    """What drafts in a plan: a draft model (draft.py), the model's MTP layer, assistant or EAGLE-3 head (mtp.py)."""
+    """What drafts in a plan: a draft model or a DFlash model (draft.py), or the model's MTP layer, assistant or EAGLE-3
+    head (mtp.py)."""
 
     n_ctx: int  # positions that it may be used at
     cost: float  # the bytes that a step of it reads, of those that a step of the plan's own model reads
     most: int  # tokens of a draft
     sequences: int  # that it drafts for at a time
     computed_by_model: bool = False  # the model's lists compute what it reads; else it is a draft model, with own lists
+    at_once: bool = False  # one step of it drafts all tokens; else each token takes one
 
 
 @dataclass(frozen=True)

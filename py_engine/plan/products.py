@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from py_engine.plan import matmul_tiles, scales, small_batch_tiles, tiles
+from py_engine.plan import matmul_tiles, rounded_rows, scales, small_batch_tiles, tiles
 from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
+from py_engine.plan.low_rank_input import LowRankInput
 from py_engine.plan.op_list import OpList, strided
 from py_engine.plan.plan import Buffer, PerToken, Weight, planes_of
-from py_engine.plan.rounded_rows import THREADS as QUANTIZE_THREADS
-from py_engine.plan.rounded_rows import LowRankInput, Rounding, round_for_small_batch, rounded
+from py_engine.plan.rounded_rows import Rounding, rounded
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def binds_norm(device: Device, weight: Weight, bias: Weight | None) -> bool:
     dot8 = tiles.dot8(device, weight)
     tile = tiles.matvec(device, weight, dot8)
     rounds = not dot8 or small_batch_tiles.rounds(device, weight, True, tile["TK"] * tile["TR"])
-    inputs = 2 if rounds else 3  # x and the norm's weights, or what round_for_small_batch() returns
+    inputs = 2 if rounds else 3  # x and the norm's weights, or what rounded() returns
     others = 2 + bool(bias) + bool(weight.scales)  # the state, the result ...
     return inputs + others + len(planes_of("w", weight)) <= device.max_storage_buffers
 
@@ -82,7 +82,7 @@ def fits_beside(ops: OpList, product: Product, weight: Weight) -> bool:
 
 def with_beside(ops: OpList, product: Product, weight: Weight, h: Buffer) -> Product:
     """The product with h = x A^T beside it. A normed x may be rounded by LOW_RANK_LANES threads only."""
-    most = small_batch_tiles.LOW_RANK_LANES if product.norm else QUANTIZE_THREADS
+    most = small_batch_tiles.LOW_RANK_LANES if product.norm else rounded_rows.THREADS
     part = product.weight.split(ops.device.max_binding)[0][1]
     return replace(product, beside=LowRankInput(weight, h, small_batch_tiles.low_rank_lanes(ops.device, part, most)))
 
@@ -104,7 +104,7 @@ def matvec(ops: OpList, p: Product) -> None:
     if p.threads:
         tile |= {"TR": p.threads // tile["TK"]}
     threads = tile["TK"] * tile["TR"]
-    variant: dict[str, int | str] = {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
+    variant: dict[str, int | float | str] = {"GROUPS_PER_THREAD": weight.layout.groups_per_thread} if dot8 else {}
     variant |= strided(p.x, weight.cols)
     if ops.batch > 1:
         looped = int(ops.device.software and not dot8)
@@ -115,7 +115,7 @@ def matvec(ops: OpList, p: Product) -> None:
             if not rounds:
                 # What is computed beside the product is computed beside the rounding, where x is at hand as floats.
                 rounding = Rounding(p.x, weight.cols, norm, p.eps, threads)
-                vectors, norm, beside = round_for_small_batch(ops, rounding, beside), None, None
+                vectors, norm, beside = rounded(ops, rounding, beside), None, None
         tile = small_batch_tiles.matvec_small_batch(ops.device, weight, dot8, rounds)
     else:
         kernel, variant = "matvec", variant | {"DOT8": int(dot8), "LAST": int(p.x.shape[0] > 1), "EXPERTS": 0}
@@ -188,7 +188,7 @@ def _matmul(ops: OpList, p: Product) -> None:
         | scales.params(weight),
         {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[1], **p.epilogue.consts},
         {"state": ops.state, "w": weight, "y": p.y, **p.epilogue.bindings}
-        | (rounded(ops, p.x, weight.cols) if in_int8 else {"x": p.x})
+        | (rounded(ops, Rounding(p.x, weight.cols, in_order=True)) if in_int8 else {"x": p.x})
         | ({"bias": p.bias} if p.bias else {})
         | scales.bindings(weight),
         -(-weight.rows // tile["TN"]),

@@ -64,7 +64,7 @@ class Sampling:
     With dynatemp_range, the temperature is within that range of `temperature`, the higher the flatter the distribution.
 
     This class is the table of sampler parameters: every field with a Range is a parameter of a request, and the API's
-    checks, types.d.ts, the documentation and the layout on the GPU (wgsl/lib/sampling.wgsl) follow from it.
+    checks, requests.d.ts, the documentation and the layout on the GPU (wgsl/lib/sampling.wgsl) follow from it.
     """
 
     temperature: Annotated[float, Range(0, 2, responses=True)] = 1.0

@@ -17,6 +17,7 @@ from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SEQUENCES, SHO
 from py_engine.proof.batches import Batch
 from py_engine.proof.random_data import RandomData, poison
 
+Places = tuple[tuple[int, int], ...]  # (position, sequence) of rows
 VOCAB = 2 * BLOCK + PARTITION + 37  # tokens, where the model has as many
 SPREAD = 3.0  # standard deviation of the logits: some ten tokens have most of the probability
 BEYOND = 50.0  # what follows a row of logits, which no kernel may take
@@ -38,7 +39,6 @@ PENALTIES: dict[str, Any] = {
     "repeat_penalty": 1.3,
     "repeat_last_n": 40,
 }
-DRY: dict[str, Any] = {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": 90}
 ALL_FILTERS = (
     Sampling(temperature=0.8, top_k=1, seed=11),
     Sampling(temperature=1.0, top_p=0.7, seed=12),
@@ -69,10 +69,9 @@ def parts(chain: list[Op], plan: Plan, random: RandomData) -> Iterator[Part]:
     names = {op.kernel for op in chain}
     filters = ALL_FILTERS if "sample_bounds" in names else MIN_P if "sample_draw" in names else NO_FILTER
     if "draft_states" in names:
-        one, several = PLACES[:1], PLACES[: SHORT_BATCH // 2]
-        for places in [several] if chain[0].params["STAGE"] == "newest" else [one, several]:
-            batch = Batch(tuple((min(pos, plan.n_ctx - 2), seq) for pos, seq in places), True)
-            yield _part(chain, plan, random, vocab, batch, [NO_FILTER[0]] * len(places))
+        for ops, places in _drafting(chain, plan):
+            batch = Batch(tuple((min(pos, plan.n_ctx - SHORT_BATCH), seq) for pos, seq in places), True)
+            yield _part(ops, plan, random, vocab, batch, [NO_FILTER[0]] * len(places))
         return
     if any(op.params.get("STATE_PER_TOKEN") or op.params.get("CHOSEN") for op in chain):
         for chosen in (DRAFT, DRAFTS) if "advance" in names else (PLACES,):
@@ -84,6 +83,29 @@ def parts(chain: list[Op], plan: Plan, random: RandomData) -> Iterator[Part]:
     for i, sampling in enumerate(filters):  # each with another rest of the last block
         ops = [_with_vocab(op, vocab - i) for op in chain]
         yield _part(ops, plan, random, vocab - i, Batch(((min(61, plan.n_ctx - 2), 1),), False), [sampling])
+
+
+def _drafting(chain: list[Op], plan: Plan) -> Iterator[tuple[list[Op], Places]]:
+    """The ops of a list that sets the States of drafts, and what it sets them for."""
+    stage = chain[0].params["STAGE"]
+    if stage == "block":
+        for count in (1, 2):  # sequences, whose blocks fill a short batch
+            tokens = SHORT_BATCH // count - 1
+            yield [replace(chain[0], consts={"drafts": tokens}), *chain[1:]], PLACES[:count]
+        return
+    if stage == "masked":  # two sequences' masked tokens, then the newest ones
+        newest = _newest(plan)
+        masked = [(newest + 1 + i, seq) for seq in (1, 0) for i in range(SHORT_BATCH // 2 - 1)]
+        yield chain, (*masked, (newest, 1), (newest, 0))
+        return
+    if stage != "newest":
+        yield chain, PLACES[:1]
+    yield chain, PLACES[: SHORT_BATCH // 2]
+
+
+def _newest(plan: Plan) -> int:
+    """The position of the newest token of each sequence that drafts."""
+    return max(0, min(61, plan.n_ctx - 2) - 4)
 
 
 def _with_vocab(op: Op, vocab: int) -> Op:
@@ -129,8 +151,7 @@ def _part(ops: list[Op], plan: Plan, random: RandomData, vocab: int, batch: Batc
             case "histogram":
                 data[name] = np.zeros(b.shape, np.uint32)
             case "drafting":
-                newest = max(0, min(61, plan.n_ctx - 2) - 4)
-                data[name] = np.tile(np.array([plan.n_ctx, 5, newest, 0], np.uint32), (MAX_SEQUENCES, 1))
+                data[name] = np.tile(np.array([plan.n_ctx, 5, _newest(plan), 0], np.uint32), (MAX_SEQUENCES, 1))
             case "logprobs":
                 data[name] = np.full((batch.sequences, LOGPROB_ROWS, 1 + MAX_LOGPROBS, 2), 0xFFFFFFFF, np.uint32)
             case _:

@@ -107,16 +107,17 @@ class Tokenizer:
             ids.insert(0, self.bos_id)
         return ids
 
-    def broken(self, text: str, template: str) -> str:
+    def broken(self, text: str, template: str, unbroken: frozenset[str] = frozenset()) -> str:
         """Break the special tokens in a text from outside, so that it cannot forge turns in a prompt.
 
-        `template`: the chat template; user-defined tokens that it writes count as special. encode() does not join what
-        was broken, remove_breaks() does.
+        `template`: the chat template; user-defined tokens that it writes count as special, but for words and blanks.
+        `unbroken`: the texts of tokens that stay whole. encode() does not join what was broken, remove_breaks() does.
         """
         if self._turn_texts is None or self._turn_texts[0] != template:
             defined = self._special.defined_in(template)
-            self._turn_texts = template, frozenset(text for text in defined if not text.isspace())
-        return self._special.broken(text, self._turn_texts[1])
+            marks = (text for text in defined if not all(c.isalnum() or c.isspace() for c in text))
+            self._turn_texts = template, frozenset(marks)
+        return self._special.broken(text, self._turn_texts[1], unbroken)
 
     def text_of(self, token: int | None) -> str:
         """A token's text in the vocabulary; "" for None."""

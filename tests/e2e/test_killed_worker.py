@@ -18,7 +18,7 @@ from tests.support.killed_workers import (
     campaign,
     kill_own,
     kill_shared,
-    wait_for_chunks,
+    start_until,
 )
 from tests.support.openai_client import open_client_page, run, settled
 from tests.support.waiting import wait_for
@@ -69,8 +69,8 @@ def expected(page: Page) -> list[Any]:
 
 @pytest.mark.parametrize("how", ["gone", "error"])
 def test_answers_go_on(browser: Browser, page: Page, expected: list[Any], how: str) -> None:
-    run(page, "notices.length = 0; start(requests);", requests=REQUESTS)
-    assert not wait_for_chunks(page, 10)
+    run(page, "notices.length = 0;")
+    start_until(page, REQUESTS, 10)
     kill_shared(browser, how)
     assert settled(page, "answers") == expected
     wait_for(lambda: run(page, "return notices.length;"))
@@ -86,9 +86,9 @@ def test_the_answers_of_every_tab_go_on(
 ) -> None:
     others = [open_page() for _ in range(2)]
     tabs = [page, *others]
-    for tab in tabs:
-        run(tab, "start(requests)", requests=REQUESTS[:3])
-    assert not wait_for_chunks(page, 10)
+    for other in others:
+        run(other, "start(requests)", requests=REQUESTS[:3])
+    start_until(page, REQUESTS[:3], 10)
     kill_shared(browser)
     for tab in tabs:
         assert settled(tab, "answers") == expected[:3]
@@ -100,8 +100,7 @@ def test_the_answers_of_every_tab_go_on(
 def test_a_worker_of_the_page_alone(own_page: Page, expected: list[Any]) -> None:
     page = own_page
     mine = [i for i, request in enumerate(REQUESTS) if "http" not in request]
-    run(page, "start(requests)", requests=[REQUESTS[i] for i in mine])
-    assert not wait_for_chunks(page, 10)
+    start_until(page, [REQUESTS[i] for i in mine], 10)
     kill_own(page)
     assert settled(page, "answers") == [expected[i] for i in mine]
 
@@ -163,10 +162,9 @@ def test_answers_about_pictures_go_on(browser: Browser, page: Page) -> None:
         picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
         content = [picture, {"type": "text", "text": probe["turns"][0][0]}]
         more = {"model": SEES, "messages": [{"role": "user", "content": content}]}
-        asked.append(ask("", temperature=1, seed=4, n=2) | more)
+        asked.append(ask("", temperature=1, seed=4, n=2, ignore_eos=True) | more)
     undisturbed = answers(page, asked)
-    run(page, "start(requests);", requests=asked)
-    assert not wait_for_chunks(page, 3)
+    start_until(page, asked, 3)
     kill_shared(browser)
     assert settled(page, "answers") == undisturbed
     run(page, "await engine.unload(model);", model=SEES)

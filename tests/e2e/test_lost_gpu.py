@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, Playwright
 
 from tests.support import browser as browsers
 from tests.support.faulty_server import FaultyServer, File
-from tests.support.killed_workers import kill_shared, wait_for_chunks
+from tests.support.killed_workers import kill_shared, start_until
 from tests.support.openai_client import run, settled
 from tests.support.waiting import wait_for
 from tools.paths import ROOT
@@ -238,8 +238,8 @@ def test_a_projector_is_loaded_again(page: Page, expected: Any, lose_gpu: Callab
 
 
 def test_answers_continue_in_another_worker(browser: Browser, page: Page, expected: Any) -> None:
-    run(page, "notices.length = 0; start(requests);", requests=REQUESTS)
-    assert not wait_for_chunks(page, 8)
+    run(page, "notices.length = 0;")
+    start_until(page, REQUESTS, 8)
     kill_shared(browser)
     assert run(page, "return answers;") == expected[:-1]
     wait_for_notices(page, 1)

@@ -11,6 +11,7 @@ from tests.support.attachments import PASTE, attached, choose, clear, transfer_o
 from tests.support.browser import watch
 from tests.support.chat_page import ask, open_page, send, wait_ready
 from tests.support.media import VISION
+from tests.support.recorded_video import RECORD_WITH_SOUND
 from tools.serve import Server
 
 SEES = VISION.parent / "sees"  # drawings with questions
@@ -90,6 +91,24 @@ def test_a_model_with_its_projector_sees_and_hears(talk: Page) -> None:
     talk.click("#model-button")
     expect(talk.locator("#model-facts")).to_contain_text("text, pictures, and sound")
     talk.keyboard.press("Escape")
+
+
+def test_a_model_that_hears_gets_the_sound_of_a_video(talk: Page) -> None:
+    """As a clip that can be removed; a silent video has none. A model that only sees gets none either."""
+    record = f"""async () => {{ {RECORD_WITH_SOUND}
+        return btoa(String.fromCharCode(...new Uint8Array(await recorded.arrayBuffer()))); }}"""
+    film = base64.b64decode(talk.evaluate(record))
+    talk.evaluate(PASTE, transfer_of(talk, ("film.webm", "video/webm", film)))
+    expect(attached(talk)).to_have_count(2)
+    expect(attached(talk).nth(0)).to_contain_text(re.compile(r"pictures? · \d+ tokens"))
+    expect(attached(talk).nth(1).locator(".wave")).to_be_visible()
+    expect(attached(talk).nth(1)).to_contain_text(re.compile(r"\d+ tokens"))
+    ask(talk, "What is it?")
+    expect(talk.locator(".answer-error")).to_have_count(0)
+    talk.set_input_files("#attach-input", VISION.parent / "video" / "colours.webm")
+    expect(attached(talk)).to_contain_text(re.compile(r"pictures · \d+ tokens"))
+    expect(attached(talk)).to_have_count(1)
+    clear(talk)
 
 
 def test_a_model_at_an_address_gets_a_projector_and_finds_it_again(talk: Page) -> None:

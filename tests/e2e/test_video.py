@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.support.browser import new_profile
+from tests.support.recorded_video import RECORD_WITH_SOUND
 from tools.serve import Server
 
 # The video has a second each of red, blue and green (tests/golden/make/video.py).
@@ -19,27 +20,6 @@ SET_UP = """async () => {
   const failure = (promise) => promise.then(() => null, ({ error }) => error);
   Object.assign(globalThis, { video, engine, ask, failure });
 }"""
-# Records a second of a picture that changes, with a tone.
-RECORD_WITH_SOUND = """const canvas = Object.assign(document.createElement("canvas"), { width: 96, height: 64 });
-  const context = canvas.getContext("2d"), tone = new MediaStreamTrackGenerator({ kind: "audio" });
-  const writer = tone.writable.getWriter(), pieces = [];
-  const stream = new MediaStream([...canvas.captureStream(25).getTracks(), tone]);
-  const recorder = new MediaRecorder(stream, { mimeType: "video/webm;codecs=vp8,opus" });
-  recorder.ondataavailable = ({ data }) => pieces.push(data);
-  recorder.start();
-  for (let at = 0; at < 50; at++) {
-    context.fillStyle = at % 2 ? "#f00" : "#00f";
-    context.fillRect(0, 0, 96, 64);
-    const data = Float32Array.from({ length: 960 }, (_, i) => 0.5 * Math.sin((at * 960 + i) * 0.06));
-    const shape = { format: "f32", sampleRate: 48000, numberOfFrames: 960, numberOfChannels: 1 };
-    writer.write(new AudioData({ ...shape, timestamp: at * 20000, data })).catch(() => {});
-    await new Promise((next) => setTimeout(next, 20));
-  }
-  const stopped = new Promise((resolve) => (recorder.onstop = resolve));
-  recorder.stop();
-  await stopped;
-  const recorded = new Blob(pieces);
-  """
 # What is in the middle of each picture, and when it is shown.
 FRAMES = """async ({ fps, most }) => {
   const { framesOf } = await import("/repo/app/sdk/video.js");

@@ -27,10 +27,10 @@ def test_drafts_do_not_change_the_text(
     engine_pages: Callable[[str | None], Page], server: Server, tmp_path: Path, base: str, kv_type: str, beside: int
 ) -> None:
     assistant_models.write(base, tmp_path / "model.gguf", tmp_path / "assistant.gguf")
-    server.mounts["assistant/"] = tmp_path
+    server.mounts[mount := f"assistant-{base}/"] = tmp_path  # records are cached by address
     options: dict[str, Any] = {"backend": "webgpu", "kv_type": kv_type, "context_length": 128, "tune": False}
     options |= {"draft": {"files": 1, "tokens": 7}, "parallel": 4}
     arguments = {"prompt": [1, 5, 9, 13, 17, 21], "count": COUNT, "beside": beside}
-    urls = ["/assistant/model.gguf", "/assistant/assistant.gguf"]
+    urls = [f"/{mount}model.gguf", f"/{mount}assistant.gguf"]
     out = run(engine_pages("lavapipe"), urls, "drafts.texts", arguments, **options, prove=True)
     drafted_texts.check(out, COUNT * (1 + beside))

@@ -25,9 +25,9 @@ def test_drafts_do_not_change_the_text(
 ) -> None:
     """Some drafts are accepted, others are rejected; recurrent layers go back to the states before them."""
     mtp_models.write(base, tmp_path / "model.gguf")
-    server.mounts["mtp/"] = tmp_path
+    server.mounts[mount := f"mtp-{base}/"] = tmp_path  # records are cached by address
     options: dict[str, Any] = {"backend": "webgpu", "kv_type": "f16", "context_length": 128, "tune": False}
     arguments = {"prompt": [1, 5, 9, 13, 17, 21], "count": COUNT, "beside": beside}
     page = engine_pages("lavapipe")
-    out = run(page, "/mtp/model.gguf", "drafts.texts", arguments, **options, mtp=True, prove=True)
+    out = run(page, f"/{mount}model.gguf", "drafts.texts", arguments, **options, mtp=True, prove=True)
     drafted_texts.check(out, COUNT * (1 + beside))

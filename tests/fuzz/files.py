@@ -22,7 +22,7 @@ from py_engine.media.projector import Projector
 from py_engine.options import DraftOptions, LoadOptions
 from py_engine.plan.adapters import check_files
 from tests.fuzz.headers import GOLDEN, VALUES, typed
-from tests.support import assistant_models, eagle_models
+from tests.support import assistant_models, dflash_models, eagle_models
 from tests.support.gguf_bytes import ARRAY, U32, gguf, key, tensor
 
 CPU = LoadOptions(backend="cpu", context_length=64)
@@ -48,13 +48,16 @@ def sets() -> list[tuple[str, list[tuple[Header, bytes]]]]:
 
 
 def _drafters() -> Iterator[list[tuple[Header, bytes]]]:
-    """Models with draft models that were made for them: an assistant, and EAGLE-3 heads."""
+    """Models with draft models that were made for them: an assistant, EAGLE-3 heads, DFlash models."""
     with TemporaryDirectory() as folder:
         model, drafter = Path(folder) / "model.gguf", Path(folder) / "drafter.gguf"
         assistant_models.write(assistant_models.BASES[0], model, drafter)
         yield [_read(model), _read(drafter)]
         for kind in eagle_models.KINDS.values():
             eagle_models.write(kind, model, drafter)
+            yield [_read(model), _read(drafter)]
+        for one in dflash_models.KINDS.values():
+            dflash_models.write(one, model, drafter)
             yield [_read(model), _read(drafter)]
 
 

@@ -357,6 +357,6 @@ def _of_tokens(bench: Bench, shape: Shape, tokens: np.ndarray) -> np.ndarray:
     network = _network(bench, shape)
     experts.combine(ops, experts.hidden(ops, route, x, network), network.down, y)
     products = [op for op in ops.ops if op.kernel == "experts"]
-    assert [op.params.get("ROUNDED", 0) for op in products] == [int(several)] * 2
+    assert [op.params.get("ROUNDED_BEFORE", 0) for op in products] == [int(several)] * 2
     gpu, _ = bench.run(ops)
     return gpu[y.name][: len(tokens), : shape.cols]

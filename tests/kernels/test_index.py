@@ -16,7 +16,6 @@ from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import check
 from tests.support.kernels.variants import BOTH_ADAPTERS, SWIFTSHADER, in_pairs, in_turn
 
-POISON = np.uint32(0xFFFFFFFF)
 PLACES = ((62, 1), (63, 1), (64, 1), (0, 0), (190, 2), (3, 3), (33, 4))  # of a small batch: (position, sequence)
 
 

@@ -1,4 +1,4 @@
-"""The kernels of multi-token prediction layers, assistants and EAGLE-3 heads, with awkward shapes: GPU against numpy.
+"""The kernels of what drafts from a model's hidden states, with awkward shapes: GPU against numpy.
 
 Outputs are poisoned, as in test_kernels.py.
 """
@@ -185,3 +185,38 @@ def test_the_first_position_is_not_seen(
                 bench.data[cache.v.name][at].astype(np.float32).reshape(n_kv, dim), n_head // n_kv, axis=0
             )
             check(bench, row, value.reshape(-1))
+
+
+@in_turn(
+    "heads, kv_type, window, places",
+    [((4, 2, 32), "f32", 0, ((38, 3), (39, 3), (40, 3), (37, 3))),
+     ((4, 1, 64), "f16", 0, ((991, 2), (992, 2), (63, 0), (64, 0), (990, 2), (62, 0))),
+     ((2, 2, 128), "f16", 20, ((64, 1), (65, 1), (1, 5), (63, 1), (0, 5))),
+     ((8, 2, 32), "f32", 3, ((34, 0), (35, 0), (36, 0), (37, 0), (38, 0), (39, 0), (40, 0), (33, 0)))],
+    BOTH_ADAPTERS,
+)  # fmt: skip
+def test_tokens_of_a_block_see_each_other(
+    bench: Bench, heads: tuple[int, int, int], kv_type: str, window: int, places: tuple[tuple[int, int], ...]
+) -> None:
+    """Each sees all up to the last one of its sequence, in whichever order the rows are, and nothing after it."""
+    n_head, n_kv, dim = heads
+    ops = bench.begin(Setup(batch=SHORT_BATCH, n=1, pos=0, n_ctx=1000, places=places))
+    q, cache = ops.rows("q", n_head * dim), bench.cache(n_kv * dim, kv_type)
+    bench.fill(q)
+    ends = {seq: 1 + max(pos for pos, other in places if other == seq) for _, seq in places}
+    for seq, end in ends.items():
+        for b in (cache.k, cache.v):
+            bench.data[b.name][bench.cache_rows([end], seq)] = np.nan
+    y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5, window, mutual=True))
+    gpu, host = bench.run(ops)
+    found = gpu[y.name][: len(places), : n_head * dim]
+    assert np.isfinite(found).all()
+    check(bench, found, host[y.name][: len(places), : n_head * dim])
+    keys, values = (bench.data[b.name].astype(np.float64) for b in (cache.k, cache.v))
+    queries = bench.data[q.name][: len(places), : n_head * dim].reshape(-1, n_head, dim)
+    for (pos, seq), query, row in zip(places, queries, found, strict=True):
+        seen = bench.cache_rows(range(max(0, pos + 1 - window) if window else 0, ends[seq]), seq)
+        k, v = (np.repeat(x[seen].reshape(len(seen), n_kv, dim), n_head // n_kv, axis=1) for x in (keys, values))
+        weights = np.exp(np.einsum("hd,khd->hk", query, k) / np.sqrt(dim))
+        want = np.einsum("hk,khd->hd", weights / weights.sum(axis=1, keepdims=True), v)
+        check(bench, row, want.reshape(-1).astype(np.float32))

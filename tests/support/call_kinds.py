@@ -5,8 +5,8 @@ import random
 from typing import Any
 
 from app.answers.dialect import Dialect
-from app.answers.dialects import dialect_of
 from app.answers.parsing import Parser
+from app.answers.recognition import dialect_of
 from app.openai.answers import Message
 from app.openai.formats import Format
 from app.openai.requests import chat_request

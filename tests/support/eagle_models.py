@@ -10,15 +10,9 @@ from typing import Any
 import gguf
 import numpy as np
 
-from tests.golden.make.reference import Reference
-from tests.golden.make.reference_attention import KeysValues
 from tests.golden.make.reference_model import silu, softmax
-from tests.support.cpu_models import GOLDEN
-from tools.gguf_writer import add_value, finish
+from tests.support.layer_inputs import LayerInputs, write_damped, write_file
 
-DAMPED = 0.2  # of each layer's output: so the head, which also sees the token, often predicts what the model does
-OUTPUTS = ("attn_output", "ssm_out", "ffn_down", "ffn_down_exps", "ffn_down_shexp")
-LAYERS = 4  # of the models
 READ = [1, 2, 3]  # the layers whose inputs a head reads
 HEADS, KV_HEADS, HEAD_DIM = 8, 4, 16  # of a head
 SHARP = 2.0  # queries and keys are so long that a token attends mostly to itself
@@ -55,26 +49,10 @@ OTHERS = {  # whose heads are like these
 
 
 def write(kind: Kind, model: Path, head: Path, dtype: type[np.floating] = np.float16) -> None:
-    """Write a golden of LAYERS layers which add little, and an EAGLE-3 head for it, with matrices of this type."""
-    source = gguf.GGUFReader(GOLDEN / f"{kind.base}.F16.gguf")
-    fields = {key: field.contents() for key, field in source.fields.items() if not key.startswith("GGUF.")}
-    tensors = {tensor.name: np.array(tensor.data) for tensor in source.tensors}
-    arch = str(fields.pop("general.architecture"))
-    fields.pop("tokenizer.ggml.token_type", None)
-    block = int(fields[f"{arch}.block_count"])
-    period = int(fields.get(f"{arch}.full_attention_interval", block))
-    for i in range(block, LAYERS):
-        prefix = f"blk.{i % period}."
-        tensors |= {n.replace(prefix, f"blk.{i}."): data for n, data in tensors.items() if n.startswith(prefix)}
-    per_layer = [key for key, value in fields.items() if key.startswith(arch) and _is_list(value, block)]
-    fields |= {key: [fields[key][i % block] for i in range(LAYERS)] for key in per_layer}
-    fields[f"{arch}.block_count"] = LAYERS
-    for name in tensors:
-        if name.removesuffix(".weight").removesuffix(".bias").endswith(OUTPUTS):
-            tensors[name] = (DAMPED * tensors[name].astype(np.float32)).astype(tensors[name].dtype)
-    tensors = {name: data.astype(dtype) if data.dtype == np.float16 else data for name, data in tensors.items()}
-    _write(model, arch, fields, tensors)
-    others = {key: value for key, value in fields.items() if not key.startswith(f"{arch}.")}
+    """Write a golden of a few layers which add little, and an EAGLE-3 head for it, with matrices of this type."""
+    fields, tensors = write_damped(kind.base, model, dtype)
+    arch = str(fields["general.architecture"])
+    others = {key: value for key, value in fields.items() if not key.startswith((f"{arch}.", "general."))}
     wide = int(fields[f"{arch}.embedding_length"])
     own: dict[str, Any] = {
         "vocab_size": len(tensors["token_embd.weight"]), "context_length": 1024, "embedding_length": kind.width,
@@ -84,7 +62,9 @@ def write(kind: Kind, model: Path, head: Path, dtype: type[np.floating] = np.flo
         "target_layers": READ, "target_hidden_size": wide,
         "norm_before_residual": kind.normed_residual, "norm_before_fc": kind.normed_features,
     }  # fmt: skip
-    _write(head, "eagle3", others | {f"eagle3.{key}": value for key, value in own.items()}, _head(kind, tensors, dtype))
+    write_file(
+        head, "eagle3", others | {f"eagle3.{key}": value for key, value in own.items()}, _head(kind, tensors, dtype)
+    )
 
 
 def _head(kind: Kind, model: dict[str, np.ndarray], dtype: type[np.floating]) -> dict[str, np.ndarray]:
@@ -127,36 +107,11 @@ def _head(kind: Kind, model: dict[str, np.ndarray], dtype: type[np.floating]) ->
     return named | ({"d2t": tokens.astype(np.int64)} if kind.known else {})
 
 
-def _is_list(value: object, length: int) -> bool:
-    return isinstance(value, list) and len(value) == length
-
-
-def _write(to: Path, arch: str, fields: dict[str, Any], tensors: dict[str, np.ndarray]) -> None:
-    writer = gguf.GGUFWriter(to, arch)
-    for key, value in fields.items():
-        add_value(writer, key, value)
-    for name, data in tensors.items():
-        writer.add_tensor(name, data)
-    finish(writer)
-
-
-class _Inputs(Reference):
-    """Remembers each layer's input."""
-
-    inputs: dict[int, np.ndarray]
-
-    def layer(self, x: np.ndarray, layer: int, shared: dict[int, KeysValues]) -> np.ndarray:
-        if not layer:
-            self.inputs = {}
-        self.inputs[layer] = x
-        return super().layer(x, layer, shared)
-
-
 class EagleReference:
     """What an EAGLE-3 head computes, in float64 (llama.cpp's `eagle3`)."""
 
     def __init__(self, model: Path, head: Path) -> None:
-        self.model, reader = _Inputs(model), gguf.GGUFReader(head)
+        self.model, reader = LayerInputs(model), gguf.GGUFReader(head)
         self.own = {tensor.name.removesuffix(".weight"): np.array(tensor.data) for tensor in reader.tensors}
         self.normed_residual, self.normed_features = (
             bool(reader.fields[f"eagle3.norm_before_{what}"].contents()) for what in ("residual", "fc")

@@ -102,6 +102,18 @@ def answers(page: Page, requests: list[dict[str, Any]]) -> Any:
     return settled(page, "answers")
 
 
+def start_until(page: Page, requests: list[dict[str, Any]], least: int) -> None:
+    """Send the requests and wait until some stream has so many chunks.
+
+    A busy page may see the chunks only when all answers are complete: they are asked for again then.
+    """
+    for _ in range(10):
+        run(page, "start(requests)", requests=requests)
+        if not wait_for_chunks(page, least):
+            return
+    raise AssertionError("the page saw ten times nothing but complete answers")
+
+
 def wait_for_chunks(page: Page, least: int) -> bool:
     """Wait until some stream has so many chunks; return whether all answers are complete instead."""
     over: bool = run(page, WAIT_FOR_CHUNKS, least=least)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.answers.dialect import Dialect
-from app.answers.dialects import dialect_of
+from app.answers.recognition import dialect_of
 from app.openai.requests import chat_request
 from py_engine.text.chat_template import ChatTemplate
 from tests.support import call_kinds

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.answers import tagged_calls
+from app.answers.calls import tagged_arguments
 from app.answers.dialect import Dialect
-from app.answers.dialects import dialect_of
+from app.answers.recognition import dialect_of
 from app.constrain.ebnf import literal
 from app.constrain.effort import MAX_EFFORT, begin
 from app.openai.requests import chat_request
@@ -360,7 +360,7 @@ def test_long_lists_of_texts_are_refused_before_they_are_written(kind: str, monk
         written += len(text)
         return literal(text)
 
-    monkeypatch.setattr(tagged_calls, "literal", counted)
+    monkeypatch.setattr(tagged_arguments, "literal", counted)
     listed = {"type": "string", "enum": [f"v{i}" * 20 for i in range(999)]}
     schemas = [{"type": "object", "properties": {f"p{i}": listed for i in range(20)}}] * 10
     with pytest.raises(WispError, match="too complex"):

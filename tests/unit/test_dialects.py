@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.answers.dialects import dialect_of
+from app.answers.recognition import dialect_of
 from app.constrain import effort, grammar_cache
 from app.openai.answers import Message
 from app.openai.formats import Format

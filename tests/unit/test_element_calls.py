@@ -4,7 +4,7 @@ import json
 from functools import partial
 from typing import Any
 
-from app.answers.dialects import dialect_of
+from app.answers.recognition import dialect_of
 from py_engine.text.chat_template import ChatTemplate
 from tests.support import call_kinds
 from tests.support.call_kinds import KINDS, LOOP, M, calls_of, dialect, parsed, rules_of, template, tools_of

@@ -1,6 +1,7 @@
 """Requests for embeddings and rankings, with an encoder's vocabulary and an engine that computes sums of ids."""
 
 import base64
+import math
 import re
 import struct
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -280,6 +281,28 @@ async def test_rankings_as_text_embeddings_inference_has_them(model: Loaded) -> 
     assert await embeddings.rank(model, embeddings.rank_request(body), Job()) == wanted
     told = await embeddings.rank(model, embeddings.rank_request(body | {"return_text": True, "top_n": 1}), Job())
     assert told == [wanted[0] | {"text": body["texts"][wanted[0]["index"]]}]
+
+
+async def test_documents_that_are_too_long_are_shortened_where_asked(model: Loaded) -> None:
+    fake(model).pooling = "rank"
+    longest = model.engine_or_error().context_length
+    body = {"query": "hello", "documents": ["a", "hello world " * 9999], "truncate": True}
+    answer: Any = await embeddings.rank(model, embeddings.rank_request(body), Job())
+    short = len(embeddings.rank_prompt(model, "hello", "a"))
+    assert longest - 8 <= answer["usage"]["prompt_tokens"] - short <= longest
+    with pytest.raises(WispError) as caught:  # nothing of the document is left
+        await embeddings.rank(model, embeddings.rank_request(body | {"query": "hello " * 9999}), Job())
+    assert caught.value.param == "documents[0]"
+
+
+async def test_scores_may_be_sigmoids(model: Loaded) -> None:
+    fake(model).pooling = "rank"
+    body = {"query": "hello", "texts": ["a", "world"]}
+    raw: Any = await embeddings.rank(model, embeddings.rank_request(body | {"raw_scores": True}), Job())
+    assert await embeddings.rank(model, embeddings.rank_request(body), Job()) == raw
+    found: Any = await embeddings.rank(model, embeddings.rank_request(body | {"raw_scores": False}), Job())
+    assert [one["index"] for one in found] == [one["index"] for one in raw]
+    assert [one["score"] for one in found] == pytest.approx([1 / (1 + math.exp(-one["score"])) for one in raw])
 
 
 @pytest.mark.parametrize("field", ["documents", "texts"])

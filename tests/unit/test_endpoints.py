@@ -18,7 +18,7 @@ def test_every_endpoint_has_a_handler_and_every_handler_an_endpoint() -> None:
 
 
 def test_the_sdks_types_name_every_method_of_the_table() -> None:
-    text = (ROOT / "app" / "sdk" / "types.d.ts").read_text()
+    text = (ROOT / "app" / "sdk" / "api.d.ts").read_text()
     api = text.partition("export interface Api {")[2].partition("\n}\n")[0]
     for endpoint in ENDPOINTS.values():
         assert all(re.search(rf"\b{name}\b", api) for name in endpoint.sdk.split(".")), endpoint.sdk

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.answers.dialects import dialect_of
 from app.answers.grammar import rules_of
+from app.answers.recognition import dialect_of
 from app.constrain import grammar_cache
 from app.openai.formats import Format
 from app.openai.tools import Tool, Tools

@@ -80,7 +80,7 @@ def test_products_that_follow_each_other_do_not_add_to_their_own_rows_only() -> 
     layers.ops.normed_stack("qv", x, Projection(stack, None, layers.norm("norm", 1024), EPS))
     products = [op for op in layers.ops.ops if op.kernel == "matvec_small_batch"]
     assert len(products) == 2
-    assert not any(op.params.get("LOW_RANK_OWN") for op in products)
+    assert not any(op.params.get("LOW_RANK_OWN_ROWS") for op in products)
     assert any(op.kernel in ("add_scaled", "add_low_rank") for op in layers.ops.ops)
 
 
@@ -96,7 +96,7 @@ def test_gate_and_up_of_two_types_are_activated_after_their_product() -> None:
         layers.ops.gated(x, Projection(stack, None, layers.norm("norm", 4096), EPS), "silu")
         low_rank_rows.merge(layers.ops)
         (product,) = (op for op in layers.ops.ops if op.kernel == "matvec_small_batch")
-        assert product.params["LOW_RANK_OWN"]
+        assert product.params["LOW_RANK_OWN_ROWS"]
         assert (product.params["EPILOGUE"] == "gated") == fused
         assert any(op.kernel == "activate" for op in layers.ops.ops) != fused
 
@@ -116,7 +116,7 @@ def test_workgroups_of_two_types_have_rows_that_rope_rotates() -> None:
         ops.qkv(x, Projection(stack, None, layers.norm("norm", cols), EPS), cache, heads, rope)
         low_rank_rows.merge(ops)
         (product,) = (op for op in ops.ops if op.kernel == "matvec_small_batch")
-        assert product.params["LOW_RANK_OWN"]
+        assert product.params["LOW_RANK_OWN_ROWS"]
         assert product.params["EPILOGUE"] == "qkv", cols
         assert expand(product.kernel, product.params, GPU).code
 

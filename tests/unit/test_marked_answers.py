@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from app.answers.dialect import Dialect
-from app.answers.dialects import dialect_of
-from app.answers.thinking import with_names_of
+from app.answers.recognition import dialect_of
+from app.answers.thinking import with_reasoning
 from app.openai.formats import Format
 from app.openai.tools import Tools
 from py_engine.text.chat_template import ChatTemplate
@@ -203,7 +203,7 @@ def test_values_of_muse_are_json_beside_strings() -> None:
 def test_reasoning_is_asked_for_as_the_template_names_it() -> None:
     def known(source: str, **variables: Any) -> dict[str, Any]:
         names = {"thinking", "thinking_mode", "reasoning_strength", "thinking_effort"}
-        given = with_names_of(source, variables)
+        given = with_reasoning(source, variables)
         return {name: given[name] for name in given if name in source or name not in names}
 
     high = {"reasoning_effort": "high", "enable_thinking": True}

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from app.answers.call_syntax import CallSyntax
-from app.answers.call_syntaxes import HARMONY, HERMES, LLAMA, MUSE, SYNTAXES
+from app.answers.calls.model_syntaxes import HARMONY, HERMES, LLAMA, MUSE
+from app.answers.calls.syntax import CallSyntax
 from app.answers.dialect import Dialect
 from app.answers.grammar import rules_of
 from app.answers.message_dialects import Harmony, Muse
+from app.answers.recognition import SYNTAXES
 from app.answers.thinking import TAGS
 from app.constrain.cost import MAX_COST, cost
 from app.constrain.ebnf import GrammarText

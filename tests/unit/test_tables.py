@@ -1,4 +1,4 @@
-"""Tables in types.d.ts and in the documentation agree with the code."""
+"""Tables in requests.d.ts and in the documentation agree with the code."""
 
 import re
 

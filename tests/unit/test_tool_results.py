@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.answers.tool_results import in_answers
+from app.answers.calls.tool_results import in_answers
 
 
 def test_a_result_has_the_name_of_the_call_that_it_answers() -> None:

@@ -3,8 +3,20 @@
 #if PART
 #param SHIFTS // index in state.tables of the first sequence's shift: minus the number of the encoder's rows
 #endif
+#param MUTUAL // 1: tokens of a sequence in the batch, which has a State for each, see each other (models/dflash.py)
 #param FROM // the first position that is seen, where others are at the beginning (models/eagle.py); a token before it sees itself
 
+#if MUTUAL
+// The position after the last one of token m's sequence in the batch.
+fn block_end(m: u32) -> u32 {
+  var last = 0u;
+  for (var i = 0u; i < count(); i++) {
+    last = max(last, select(0u, state.tokens[i].pos, state.tokens[i].seq == seq_of(m)));
+  }
+  return last + 1u;
+}
+
+#endif
 // The first position that token m sees, and the one after the last. It sees its own; not so with ANCHOR, because no cache
 // has its keys and values, nor with PART "encoder".
 fn visible_range(m: u32) -> vec2u {
@@ -20,10 +32,14 @@ fn visible_range(m: u32) -> vec2u {
 #if CHUNKED
   return vec2u((end - 1u) / WINDOW * WINDOW, end);
 #else
+#if MUTUAL
+  let last = block_end(m);
+#else
 #if ANCHOR
   let last = end - 1u;
 #else
   let last = end;
+#endif
 #endif
 #if WINDOW
   return vec2u(end - min(end, WINDOW), last);

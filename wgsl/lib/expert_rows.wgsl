@@ -1,7 +1,7 @@
 // Rows of a mixture's matrices for the experts that a token has chosen: part of matvec.wgsl for experts.wgsl.
 @bind var<storage, read> chosen: array<u32>; // (n, USED)
 #if SUM
-#if BIAS or not ROUNDED
+#if BIAS or not ROUNDED_BEFORE
 @bind var<storage, read> weights: array<f32>; // (n, USED)
 #endif
 const X_GROUPS = USED * W_GROUPS;
@@ -12,7 +12,7 @@ const X_GROUPS = W_GROUPS;
 fn expert_row(row: u32, choice: u32) -> u32 {
   return (row / ROWS * EXPERTS + chosen[choice]) * ROWS + row % ROWS;
 }
-#if not ROUNDED
+#if not ROUNDED_BEFORE
 
 // Factor of group g of x: a sum's weight.
 fn x_factor(g: u32, choice: u32) -> f32 {

@@ -10,7 +10,7 @@
 #param ACTIVATION // see activation.wgsl
 #endif
 #param LOW_RANK
-#param LOW_RANK_OWN
+#param LOW_RANK_OWN_ROWS
 #param FACTOR // of W x and its bias with "add", if it is not 0
 #if EPILOGUE == "qkv"
 #param HEAD_DIM
@@ -25,7 +25,7 @@ struct Params {
 #endif
   row0: u32, // index in y of W's first row
   y_stride: u32, // floats between tokens of y
-#if LOW_RANK or LOW_RANK_OWN
+#if LOW_RANK or LOW_RANK_OWN_ROWS
   h_stride: u32, // see lib/low_rank.wgsl
 #endif
 #if NORM

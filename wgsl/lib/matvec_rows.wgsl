@@ -5,11 +5,11 @@
 #param AHEAD // units of weights that a thread has in flight for each row
 const W_UNITS = W_GROUPS / GROUPS_PER_THREAD; // of a row
 const UNITS = X_GROUPS / GROUPS_PER_THREAD;
-#if ROUNDED
+#if ROUNDED_BEFORE
 
-// Group g of the x that begins at row x_row.
-fn rounded_at(x_row: u32, g: u32) -> Bytes {
-  let m = x_row + g / W_GROUPS;
+// Group g of the rows from x0 on, end to end.
+fn bytes_at(x0: u32, g: u32) -> Bytes {
+  let m = x0 + g / W_GROUPS;
   return Bytes(xq[xq_at(m, g % W_GROUPS, 0u)], xq[xq_at(m, g % W_GROUPS, 1u)], xq_scale[xq_scale_at(m, g % W_GROUPS)]);
 }
 #else
@@ -70,11 +70,11 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
     return;
   }
 #endif
-#if ROUNDED
+#if ROUNDED_BEFORE
 #if SUM
-  let x_row = choice;
+  let x0 = choice; // rows of xq
 #else
-  let x_row = wid.z;
+  let x0 = wid.z;
 #endif
 #else
   let x0 = wid.z * X_GROUPS * 8u;
@@ -125,7 +125,7 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
   var w${i}_${r} = fetch(row${r}, min(tk + ${i}u * TK, UNITS - 1u), choice);
 #endfor
 #endfor
-#if not ROUNDED
+#if not ROUNDED_BEFORE
   var squares = quantize_x(x0, t, choice, base == 0u && y_row == p.row0);
 #if NORM
   squares = workgroup_sum(squares, t);
@@ -138,18 +138,10 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
     {
       let u = u0 + ${i}u * TK;
       if (u < UNITS) {
-#if ROUNDED
 #if GROUPS_PER_THREAD == 2
-        let x = array(rounded_at(x_row, 2u * u), rounded_at(x_row, 2u * u + 1u));
+        let x = array(bytes_at(x0, 2u * u), bytes_at(x0, 2u * u + 1u));
 #else
-        let x = array(rounded_at(x_row, u));
-#endif
-#else
-#if GROUPS_PER_THREAD == 2
-        let x = array(bytes_at(2u * u), bytes_at(2u * u + 1u));
-#else
-        let x = array(bytes_at(u));
-#endif
+        let x = array(bytes_at(x0, u));
 #endif
 #for r in R
         sum${r} += w_dot(w${i}_${r}, u % W_UNITS, x);
@@ -211,8 +203,8 @@ fn multiply(wid: vec3u, wgs: vec3u, t: u32, rows: u32, y_row: u32) {
   let scale = inverseSqrt(sum_get(R, 0u) / f32(COLS) + p.eps);
 #endif
 #else
-#if ROUNDED and SCALED
-  let scale = x_scale[x_row];
+#if ROUNDED_BEFORE and SCALED
+  let scale = x_scale[x0];
 #else
   let scale = 1.0;
 #endif

@@ -12,7 +12,8 @@ fn xq_at(g: u32, half: u32) -> u32 {
   return (g % GROUPS_PER_THREAD * 2u + half) * UNITS + g / GROUPS_PER_THREAD;
 }
 
-fn bytes_at(g: u32) -> Bytes {
+// Group g of x; there is no other row.
+fn bytes_at(m: u32, g: u32) -> Bytes {
   return Bytes(xq[xq_at(g, 0u)], xq[xq_at(g, 1u)], xq_scale[g]);
 }
 

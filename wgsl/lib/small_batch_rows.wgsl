@@ -101,14 +101,14 @@ fn result(slot: u32, m: u32, scale: f32, y_row: u32, row: u32) -> f32 {
 #if BIAS
   sum += bias[y_row + row];
 #endif
-#if LOW_RANK_OWN and EPILOGUE != "add"
+#if LOW_RANK_OWN_ROWS and EPILOGUE != "add"
   // A token alone has the product rounded before: it is stored between two dispatches. The select() keeps compilers from
   // contracting the multiplication above and this addition to one operation.
   sum = select(sum, 0.0, sum > 3.4e38) + low_rank[m * RT + slot];
 #endif
   return sum;
 }
-#if LOW_RANK_OWN
+#if LOW_RANK_OWN_ROWS
 
 // What adapters add to the workgroup's rows of n tokens. Its threads compute it before they multiply, while the first weights
 // are in flight. This saves a dispatch, and the product keeps its epilogue.
@@ -179,7 +179,7 @@ fn multiply(index: u32, m0: u32, t: u32, rows: u32, y_row: u32) {
   round_tokens(m0, n, t, base == 0u && y_row == p.row0);
   workgroupBarrier();
 #endif
-#if LOW_RANK_OWN
+#if LOW_RANK_OWN_ROWS
   low_rank_put(t, base, y_row, m0, n);
 #endif
 #if STAGED
@@ -346,7 +346,7 @@ fn multiply(index: u32, m0: u32, t: u32, rows: u32, y_row: u32) {
       rope_store(quad, v, rope_rotation(quad, m0 + m), stored_row(m0 + m), y0);
 #else
 #if EPILOGUE == "add"
-#if LOW_RANK_OWN
+#if LOW_RANK_OWN_ROWS
       let before = y[y0 + y_row + base + slot] + finished(result(slot, m, scale, y_row, base + slot));
       y[y0 + y_row + base + slot] = before + low_rank[m * RT + slot]; // in this order for one token as well
 #else

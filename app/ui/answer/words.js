@@ -17,7 +17,7 @@
 const KEY = "wisp.words";
 const ALTERNATIVES = 6;
 
-export const exploring = () => localStorage.getItem(KEY) === "on";
+const exploring = () => localStorage.getItem(KEY) === "on";
 
 /** Connects the switch of the mode. @param {HTMLInputElement} checkbox */
 export function startWords(checkbox) {

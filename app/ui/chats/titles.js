@@ -102,7 +102,7 @@ function promptOf(question, answer) {
 }
 
 /** A model's title without decoration; "" if it is none. @param {string} text */
-export function cleaned(text) {
+function cleaned(text) {
   const line = text.trim().split("\n")[0];
   const plain = line.replace(/^(title|titel|titre|título)\s*:\s*/i, "").replace(/[*_`#"“”„«»]/g, "");
   const title = plain.replace(/\s+/g, " ").replace(/\.$/, "").trim();

@@ -12,6 +12,7 @@ import { startCamera } from "./camera.js";
 import { fileMedium, isMedium, mediumOf } from "./medium.js";
 import { startRecorder } from "./recorder.js";
 import { hasUnsentMedia, keepUnsentMedia, unsentMedia } from "./unsent.js";
+import { soundOf } from "./video_sound.js";
 import { thumbnail } from "./views.js";
 
 /**
@@ -118,13 +119,21 @@ export function startAttachments(engine, { changed, addProjector, load, usesTool
     notify({ key: "projector", text, more, actions });
   }
 
+  /** A file as media: of a video also the sound, if the model hears. @param {File} file @returns {Promise<Medium[]>} */
+  async function mediaOf(file) {
+    const medium = await mediumOf(file);
+    const { loaded } = engine;
+    const hears = loaded && !loaded.choice.upstream && takes(sensesOf(loaded), "audio");
+    return [medium, ...(medium.kind === "video" && hears ? await soundOf(file, medium.seconds ?? 0) : [])];
+  }
+
   /** Adds the media among files; says which were not readable. @param {File[]} files @param {boolean} [asFiles] for tools */
   async function add(files, asFiles = false) {
     for (const file of asFiles ? files : files.filter(isMedium)) {
       const key = `medium ${file.name}`;
       if (file.type.startsWith("video/")) notify({ key, text: t("Reading {name} …", { name: file.name }) });
       try {
-        put(await (asFiles ? fileMedium(file) : mediumOf(file)));
+        put(...(asFiles ? [await fileMedium(file)] : await mediaOf(file)));
         dismiss(key);
       } catch (error) {
         const text = t("{name} was not added.", { name: file.name });

@@ -14,6 +14,7 @@ from py_engine.text.tokenizers.prefix_index import MAX_NESTED, PrefixIndex
 from py_engine.text.tokenizers.vocab import CONTROL, USER_DEFINED, Vocab
 
 BREAK = "\ufdd0"  # no token extends across it, and it is no token itself; Unicode reserves it for internal use
+MOST_MARKS = 4  # indexes of tokens to break: with and without tools, for answers and for other texts
 _BLANKS = " \t\n\v\f\r"
 
 
@@ -34,7 +35,7 @@ class SpecialTokens:
         self._all, self._defined = _Tokens(ranks), _Tokens(defined)
         first = "".join(map(re.escape, sorted({text[0] for text in ranks})))
         self._first = re.compile(f"[{first}]") if first else None
-        self._marks: tuple[frozenset[str], PrefixIndex[str]] | None = None  # of _to_break()
+        self._marks: dict[tuple[frozenset[str], frozenset[str]], PrefixIndex[str]] = {}  # of _to_break()
 
     def split(self, text: str, control: bool) -> list[str | int]:
         """Split at special tokens: at user-defined ones always, at others with `control`."""
@@ -105,8 +106,8 @@ class SpecialTokens:
                 token = index.shorter[token]
         return frozenset(index.tokens[token] for token in found)
 
-    def broken(self, text: str, also: frozenset[str]) -> str:
-        """Break every control token in a text, and the user-defined ones of `also`, so that none is recognised.
+    def broken(self, text: str, also: frozenset[str], unbroken: frozenset[str] = frozenset()) -> str:
+        """Break every control token in a text but `unbroken`, and the user-defined ones of `also`: none is recognised.
 
         Not parsing them would not be enough: templates change texts, and the merges of some vocabularies make a control
         token from its characters. Nor is the beginning of one left at the text's end: templates write the parts of a
@@ -115,7 +116,7 @@ class SpecialTokens:
         text = text.replace(BREAK, "")
         if self._first is None:
             return text
-        index = self._to_break(also)
+        index = self._to_break(also, unbroken)
         out, at = [], 0
         for match in self._first.finditer(text):
             start = match.start()
@@ -126,13 +127,15 @@ class SpecialTokens:
         begun = self._begun(text, at, index)
         return "".join([*out, text[at:]] if begun is None else [*out, text[at:begun], BREAK, text[begun:]])
 
-    def _to_break(self, also: frozenset[str]) -> PrefixIndex[str]:
-        if self._marks is None or self._marks[0] != also:
+    def _to_break(self, also: frozenset[str], unbroken: frozenset[str]) -> PrefixIndex[str]:
+        if (also, unbroken) not in self._marks:
+            if len(self._marks) == MOST_MARKS:
+                self._marks.clear()
             types, ids = self._vocab.types, self._vocab.special_ids
             every = zip(self._all.index.tokens, self._all.ranks, strict=True)
-            marks = PrefixIndex(mark for mark, rank in every if types[ids[rank]] == CONTROL or mark in also)
-            self._marks = also, marks
-        return self._marks[1]
+            special = (mark for mark, rank in every if types[ids[rank]] == CONTROL or mark in also)
+            self._marks[also, unbroken] = PrefixIndex(mark for mark in special if mark not in unbroken)
+        return self._marks[also, unbroken]
 
     def _begun(self, text: str, start: int, index: PrefixIndex[str]) -> int | None:
         """Where to break the beginning of a token to be broken that is the end of text[start:], blanks aside."""

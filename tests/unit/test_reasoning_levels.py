@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.answers.efforts import level_of
-from app.answers.thinking import with_names_of
+from app.answers.reasoning_levels import level_of
+from app.answers.thinking import with_reasoning
 from app.openai.requests import EFFORTS, chat_request
 from py_engine.text.chat_template import ChatTemplate
 
@@ -71,20 +71,20 @@ def test_each_effort_is_the_nearest_level_of_the_template(template: str) -> None
 
     def prompt(effort: str) -> str:
         request = chat_request({"messages": messages, "reasoning_effort": effort})
-        return ChatTemplate(template).render(messages, **with_names_of(template, request.template_variables))
+        return ChatTemplate(template).render(messages, **with_reasoning(template, request.template_variables))
 
     assert tuple(map(prompt, EFFORTS)) == RENDERED[template]
 
 
 def test_templates_names_of_efforts_stay() -> None:
     assert level_of(KIMI, "ultra") == "ultra"
-    assert with_names_of(KIMI, {"thinking_effort": "low", "reasoning_effort": "max"})["thinking_effort"] == "low"
-    assert with_names_of(KIMI, {"reasoning_effort": 5}) == {"reasoning_effort": 5}
+    assert with_reasoning(KIMI, {"thinking_effort": "low", "reasoning_effort": "max"})["thinking_effort"] == "low"
+    assert with_reasoning(KIMI, {"reasoning_effort": 5}) == {"reasoning_effort": 5}
 
 
 def test_a_switch_of_thoughts_is_an_effort_where_the_template_has_no_other() -> None:
     for template, off in ((HUNYUAN, "no_think"), (MISTRAL, "none")):
-        assert with_names_of(template, {"enable_thinking": False})["reasoning_effort"] == off
-        assert with_names_of(template, {"enable_thinking": True})["reasoning_effort"] == "high"
-        assert "reasoning_effort" not in with_names_of(template, {})
-    assert "reasoning_effort" not in with_names_of(GPT, {"enable_thinking": False})
+        assert with_reasoning(template, {"enable_thinking": False})["reasoning_effort"] == off
+        assert with_reasoning(template, {"enable_thinking": True})["reasoning_effort"] == "high"
+        assert "reasoning_effort" not in with_reasoning(template, {})
+    assert "reasoning_effort" not in with_reasoning(GPT, {"enable_thinking": False})

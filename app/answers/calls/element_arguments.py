@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from app.answers.plain_schemas import (
+from app.answers.calls.plain_schemas import (
     NOTES,
     bare_texts_of,
     flattened,
@@ -20,7 +20,7 @@ from app.answers.plain_schemas import (
     properties_of,
     types_of,
 )
-from app.answers.tagged_calls import OTHER_TYPES, TaggedArguments, as_json
+from app.answers.calls.tagged_arguments import OTHER_TYPES, TaggedArguments, as_json
 from app.constrain.ebnf import Grammar, either, literal, text_until
 from app.constrain.rules import schema_rule
 

@@ -23,10 +23,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.answers.call_heads import KIND, NAME, head_pattern, pattern
-from app.answers.call_syntax import Arguments, CallSyntax, head_rule
-from app.answers.parsing import Until
-from app.answers.plain_schemas import (
+from app.answers.calls.heads import KIND, NAME, head_pattern, pattern
+from app.answers.calls.json_arguments import JSON
+from app.answers.calls.json_end import JsonEnd
+from app.answers.calls.parser import CallParser
+from app.answers.calls.plain_schemas import (
     NOTES,
     bare_texts_of,
     flattened,
@@ -34,7 +35,9 @@ from app.answers.plain_schemas import (
     properties_of,
     types_of,
 )
-from app.answers.tool_calls import CallParser, JsonEnd
+from app.answers.calls.syntax import Arguments, CallSyntax
+from app.answers.markers import Until
+from app.answers.parsing import Parser
 from app.constrain.ebnf import Grammar, either, literal, text_until
 from app.constrain.rules import schema_rule
 from app.openai.answers import Delta
@@ -64,15 +67,15 @@ class TaggedArguments(Arguments):
     def with_json(self, syntax: CallSyntax) -> CallSyntax:
         if syntax.joint is not None or not syntax.trigger.endswith(">"):
             begin, end = self.around_json
-            return replace(syntax, head=syntax.head + begin, tail=end + syntax.tail, arguments=Arguments())
+            return replace(syntax, head=syntax.head + begin, tail=end + syntax.tail, arguments=JSON)
         tail = f"}}\n</{syntax.trigger[1:]}"
-        return replace(syntax, head='\n{"name": "%s", "arguments": ', tail=tail, arguments=Arguments())
+        return replace(syntax, head='\n{"name": "%s", "arguments": ', tail=tail, arguments=JSON)
 
     def rule(self, grammar: Grammar, syntax: CallSyntax, tool: Tool) -> str | None:
         properties = properties_of(tool.parameters)
         if properties is None or not all(re.fullmatch(r"[^\"\s<>\[\]{}]+", name) for name in properties):
             return None
-        rules = [head_rule(syntax, tool.name)]
+        rules = [syntax.head_rule(tool.name)]
         for name, schema in properties.items():
             rule = self._argument(grammar, name, schema, tool.param)
             if rule is None:
@@ -80,9 +83,7 @@ class TaggedArguments(Arguments):
             rules.append(rule if name in tool.parameters.get("required", []) else f"({rule})?")
         return " ".join([*rules, literal(syntax.tail)])
 
-    def parser(
-        self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = ""
-    ) -> CallParser:
+    def parser(self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = "") -> Parser:
         return TaggedCallParser(syntax, self, new_id, tools)
 
     def _argument(self, grammar: Grammar, name: str, schema: Mapping[str, Any], param: str) -> str | None:

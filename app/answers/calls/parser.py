@@ -1,62 +1,24 @@
-"""An incremental parser of tool calls in the text of an answer."""
+"""Parse calls and content out of an answer while it arrives: <tool_call>{"name": "time", ...}</tool_call>."""
 
 import json
 import re
 from collections.abc import Callable, Sequence
 
-from app.answers.call_heads import ID, NAME, NUMBER, begins_head, head_pattern, pattern
-from app.answers.call_texts import CallTexts
-from app.answers.parsing import Until
+from app.answers.calls.heads import NAME, begins_head, head_pattern, pattern
+from app.answers.calls.json_end import JsonEnd
+from app.answers.calls.syntax import CallSyntax, Place
+from app.answers.markers import Until
 from app.openai.answers import Delta
 from app.openai.tools import Tool
 
 
-class JsonEnd:
-    """A scanner for the end of a JSON value that arrives in pieces."""
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._string = self._escaped = self._begun = False
-        self.done = False  # the value has ended
-
-    def push(self, text: str) -> int:
-        """The number of characters of `text` that belong to the value."""
-        for i, char in enumerate(text):
-            if self._string:
-                if self._escaped:
-                    self._escaped = False
-                elif char == "\\":
-                    self._escaped = True
-                elif char == '"':
-                    self._string = False
-                    if not self._depth:
-                        self.done = True
-                        return i + 1
-            elif char == '"':
-                self._string = self._begun = True
-            elif char in "{[":
-                self._depth += 1
-                self._begun = True
-            elif char in "}]":
-                self._depth -= 1
-                if self._depth <= 0:
-                    self.done = True
-                    return i + (self._depth == 0)
-            elif not self._depth and self._begun and (char in ", \n\r\t" or not char.isprintable()):
-                self.done = True
-                return i
-            elif not char.isspace():
-                self._begun = True
-        return len(text)
-
-
 class CallParser:
-    """A parser of content and tool calls in one syntax."""
+    """A parser of content and of calls with arguments in JSON. Its subclasses parse arguments in other forms."""
 
     reasoning = False
     MAX_HEAD = 300  # characters; longer text is not a head or tail
 
-    def __init__(self, syntax: CallTexts, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = "") -> None:
+    def __init__(self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = "") -> None:
         """`prefix`: the end of the prompt that belongs to the answer's syntax."""
         self._syntax, self._new_id = syntax, new_id
         self._names = [tool.name for tool in tools]
@@ -80,7 +42,7 @@ class CallParser:
     def _begin_message(self) -> None:
         """Be ready for the first text of a message. Calls are counted on."""
         self._until.held = ""
-        self._state = self._start if self._syntax.at_start else self._free
+        self._state = self._start if self._syntax.place is Place.START else self._free
         self._buffer = ""  # an incomplete head or tail; at the start, text that may become a call
         self._blanks: list[str] = []  # whitespace held back, in pieces: dropped before a call
         self._called = False  # a call has just ended
@@ -185,11 +147,7 @@ class CallParser:
     def _begin(self, found: re.Match[str], out: list[Delta]) -> str:
         rest, self._buffer = self._buffer[found.end() :], ""
         groups = {"id": "", "number": "", **found.groupdict()}
-        chosen = (
-            self._syntax.ids.given.replace(ID, groups["id"])
-            .replace(NUMBER, groups["number"])
-            .replace(NAME, found["name"])
-        )
+        chosen = self._syntax.id_of(found["name"], groups["id"], groups["number"])
         call_id = self._new_id() if not chosen or chosen in self._ids else chosen
         self._ids.add(call_id)
         call = {"index": self._calls, "id": call_id, "type": "function"}

@@ -1,4 +1,7 @@
-"""The head of a tool call: its text with placeholders, as a pattern, and as the beginning of an answer's text."""
+"""Heads of tool calls: texts with placeholders, such as MiniCPM's %s"> after <function name=".
+
+A parser searches for them as patterns, with any whitespace between symbols.
+"""
 
 import re
 

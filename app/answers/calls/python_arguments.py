@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.answers.call_heads import pattern
-from app.answers.call_syntax import Arguments, CallSyntax
-from app.answers.plain_schemas import is_text_or_null, lists_null, members, properties_of, without_null
-from app.answers.tool_calls import CallParser
+from app.answers.calls.heads import pattern
+from app.answers.calls.json_arguments import JSON
+from app.answers.calls.parser import CallParser
+from app.answers.calls.plain_schemas import is_text_or_null, lists_null, members, properties_of, without_null
+from app.answers.calls.syntax import Arguments, CallSyntax
+from app.answers.parsing import Parser
 from app.constrain.ebnf import Grammar, either, literal
 from app.constrain.rules import schema_rule
 from app.openai.answers import Delta
@@ -32,7 +34,7 @@ class PythonArguments(Arguments):
     """Arguments of a Python call, in the schema's order."""
 
     def with_json(self, syntax: CallSyntax) -> CallSyntax:
-        return replace(syntax, head='{"name": "%s", "arguments": ', tail="}", arguments=Arguments())
+        return replace(syntax, head='{"name": "%s", "arguments": ', tail="}", arguments=JSON)
 
     def rule(self, grammar: Grammar, syntax: CallSyntax, tool: Tool) -> str | None:
         properties, required = properties_of(tool.parameters), tool.parameters.get("required", [])
@@ -55,9 +57,7 @@ class PythonArguments(Arguments):
             written.append(f"{function.get('name')}({', '.join(f'{key}={_as_python(value)}' for key, value in given)})")
         return f"{syntax.trigger}{syntax.opening}{', '.join(written)}{syntax.closing}"
 
-    def parser(
-        self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = ""
-    ) -> CallParser:
+    def parser(self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = "") -> Parser:
         return PythonCallParser(syntax, new_id, tools)
 
 

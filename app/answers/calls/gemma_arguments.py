@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.answers.call_syntax import Arguments, CallSyntax, head_rule
-from app.answers.parsing import Until
-from app.answers.plain_schemas import (
+from app.answers.calls.json_arguments import JSON
+from app.answers.calls.parser import CallParser
+from app.answers.calls.plain_schemas import (
     NOTES,
     lists_null,
     members,
@@ -23,7 +23,9 @@ from app.answers.plain_schemas import (
     types_of,
     without_null,
 )
-from app.answers.tool_calls import CallParser
+from app.answers.calls.syntax import Arguments, CallSyntax
+from app.answers.markers import Until
+from app.answers.parsing import Parser
 from app.constrain.ebnf import Grammar, either, literal, text_until
 from app.constrain.rules import schema_rule
 from app.openai.answers import Delta
@@ -44,17 +46,15 @@ class GemmaArguments(Arguments):
         return (QUOTE,)
 
     def with_json(self, syntax: CallSyntax) -> CallSyntax:
-        return replace(syntax, arguments=Arguments())
+        return replace(syntax, arguments=JSON)
 
     def rule(self, grammar: Grammar, syntax: CallSyntax, tool: Tool) -> str | None:
         arguments = _object(grammar, tool.parameters, tool.param, nested=False)
         if arguments is None:
             return None
-        return f"{head_rule(syntax, tool.name)} {arguments} {literal(syntax.tail)}"
+        return f"{syntax.head_rule(tool.name)} {arguments} {literal(syntax.tail)}"
 
-    def parser(
-        self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = ""
-    ) -> CallParser:
+    def parser(self, syntax: CallSyntax, new_id: Callable[[], str], tools: Sequence[Tool], prefix: str = "") -> Parser:
         return GemmaCallParser(syntax, new_id, tools)
 
 
