@@ -56,7 +56,7 @@ export function startFrom(packed, load) {
  * @param {() => Promise<{ default: (settings: any) => Promise<any> }>} load imports pyodide.asm.mjs
  * @param {(memory: Uint8Array) => void} use
  */
-const withInitialMemory = (load, use) => async (/** @type {any} */ settings) => {
+export const withInitialMemory = (load, use) => async (/** @type {any} */ settings) => {
   const { instantiateWasm } = settings;
   /** @param {unknown} imports @param {(instance: any, module: unknown) => void} receive */
   settings.instantiateWasm = (imports, receive) =>
