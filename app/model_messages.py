@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from app.answers import chat, encoding, grammar
+from app.answers import chat, encoded_prompts, grammar
 from app.answers.page_files import PageReader, with_files_read
 from app.client import Call, Fields
 from app.models.loaded import Loaded
@@ -120,7 +120,7 @@ class ModelMessages:
 
     async def _encode(self, fields: Fields, call: Call) -> dict[str, Any]:
         async with self._alone(fields, call) as model:
-            return {"chunks": await encoding.encode(model, await self._prompt(fields, model))}
+            return {"chunks": await encoded_prompts.encode(model, await self._prompt(fields, model))}
 
     async def _prompt(self, fields: Fields, model: Loaded) -> ChunkedPrompt:
         """The chunks of a message's prompt with its media."""
@@ -129,7 +129,7 @@ class ModelMessages:
             raise WispError("prompt must be a string.", "invalid_type", param="prompt")
         if not isinstance(media, list):
             raise WispError("media must be a list of files.", "invalid_type", param="media")
-        return await encoding.chunked(model, text, [await self._platform.read_media(one) for one in media])
+        return await encoded_prompts.chunked(model, text, [await self._platform.read_media(one) for one in media])
 
     async def _evaluate(self, fields: Fields, call: Call) -> dict[str, Any]:
         if "prompt" in fields:
@@ -168,7 +168,7 @@ class ModelMessages:
                 ids = model.ended(model.tokenizer.encode_prompt(text))
                 logits, shape = await model.engine_or_error().evaluate(ids, answer=following)
             else:
-                logits, shape = await encoding.evaluate(model, await self._prompt(fields, model), following)
+                logits, shape = await encoded_prompts.evaluate(model, await self._prompt(fields, model), following)
         return {"logits": logits, "shape": list(shape)}
 
     async def _profile(self, fields: Fields, call: Call) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ from py_engine.generate.prefix_store import PrefixStore, layout_of
 from py_engine.load_plan import adapter_for, plan_for, plan_that_fits, proven_kernels, run_loader, tuned_plan
 from py_engine.loader import LoadPackage, OnProgress
 from py_engine.options import PARALLEL, LoadOptions
-from py_engine.plan import budget, diffusion, encoded
+from py_engine.plan import budget, diffusion, encoder_decoder
 from py_engine.plan.draft import MAX_DRAFT
 from py_engine.plan.encoder import EncoderInputs
 from py_engine.plan.kernels import Device
@@ -313,7 +313,7 @@ class Engine:
     def check_continues(self, param: str) -> None:
         """Raise WispError unsupported_parameter, naming `param`, if the prompt cannot have an answer's beginning."""
         if self.plan.encodes_prompts:
-            raise encoded.unsupported("Continuing a message is", param)
+            raise encoder_decoder.unsupported("Continuing a message is", param)
 
     @property
     def usual_tokens(self) -> int:

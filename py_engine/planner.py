@@ -26,8 +26,8 @@ Small batches: up to Plan.max_small_batch tokens, of one sequence or of several
 Encoders have PREFILL, PACKED, EMBED and the pooling lists only, and take a sequence in one batch.
 
 An encoder-decoder model's PREFILL is its encoder, which takes a prompt in one batch and fills the part of the caches
-that cross-attention reads (plan/encoded.py). DECODE and the lists of small batches are the decoder's. It has no list
-for logits after PREFILL, and none for embeddings.
+that cross-attention reads (plan/encoder_decoder.py). DECODE and the lists of small batches are the decoder's. It has no
+list for logits after PREFILL, and none for embeddings.
 
 Diffusion models take a sequence in one batch, too. Their DECODE and SMALL_BATCH compute no layers: they read what
 PREFILL has left, at any positions (plan/diffusion.py). They have no other list for one sequence or a small batch.
@@ -66,7 +66,7 @@ from py_engine.models.stored_heads import is_stored, stored
 from py_engine.plan import (
     batch_sizes,
     diffusion,
-    encoded,
+    encoder_decoder,
     low_rank,
     low_rank_rows,
     media,
@@ -149,9 +149,9 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     plan.drafts_for, plan.decoder_start = options.drafts_for, cfg.decoder_start
     if plan.encodes_prompts and (options.media_width or options.adapters.count):
         raise (
-            encoded.unsupported("Adapters are", "lora")
+            encoder_decoder.unsupported("Adapters are", "lora")
             if options.adapters.count
-            else encoded.unsupported("Pictures, sound and embeddings in prompts are", "projector")
+            else encoder_decoder.unsupported("Pictures, sound and embeddings in prompts are", "projector")
         )
     plan.adapters = options.adapters
     weights = Weights(header, plan)

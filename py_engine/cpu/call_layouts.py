@@ -174,7 +174,7 @@ GATINGS = {"softmax": 0, "sigmoid": 1, "sqrt_softplus": 2}  # of route
 RULES = {"ssd": 0, "delta": 1, "s6": 2}
 WKV_RULES = {"wkv6": 0, "gla": 1, "wkv7": 2}
 GATES = {"none": 0, "linear": 1, "silu": 2, "sigmoid": 3}  # of wkv_output
-PARTS = {0: 0, "encoder": 1, "decoder": 2}  # of a cache (plan/encoded.py)
+PARTS = {0: 0, "encoder": 1, "decoder": 2}  # of a cache (plan/encoder_decoder.py)
 POOLINGS = {"mean": 0, "cls": 1, "last": 2, "spread": 3}
 
 

@@ -19,7 +19,7 @@ from py_engine.models.stored_heads import check_stored, is_stored, stored_rows
 from py_engine.plan import alibi
 from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
-from py_engine.plan.encoded import part_of
+from py_engine.plan.encoder_decoder import part_of
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.per_layer import Gates, gate, scale_by
 from py_engine.plan.plan import Buffer, Weight

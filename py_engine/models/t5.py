@@ -1,7 +1,7 @@
 """T5 (Raffel et al. 2020): relative positions in buckets, scores that are not divided.
 
 The encoder alone makes embeddings. With the decoder, it reads the prompt, and the decoder writes the answer
-(plan/encoded.py); FLAN-T5, MADLAD-400 and CodeT5 are such models. Source: llama.cpp's `t5encoder` and `t5`.
+(plan/encoder_decoder.py); FLAN-T5, MADLAD-400 and CodeT5 are such models. Source: llama.cpp's `t5encoder` and `t5`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from py_engine.models import config, decoder
 from py_engine.models.common import MAX_BLOCKS, dimension, natural
 from py_engine.models.decoder import Layer, normed
 from py_engine.plan.cache import Cache, make_encoder_cache
-from py_engine.plan.encoded import part_of
+from py_engine.plan.encoder_decoder import part_of
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope

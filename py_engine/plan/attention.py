@@ -7,7 +7,7 @@ from math import gcd
 
 from py_engine.plan import attention_tiles, tiles
 from py_engine.plan.cache import GROUP, Cache
-from py_engine.plan.encoded import Part
+from py_engine.plan.encoder_decoder import Part
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.products import Epilogue

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from py_engine.errors import WispError
-from py_engine.plan import low_rank, mixed, quants
+from py_engine.plan import low_rank, mixed_types, quants
 from py_engine.plan.low_rank_entries import Entry, listed
 from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
@@ -131,7 +131,7 @@ def _append(ops: OpList, route: Route, p: ExpertTensors, name: str, group: Seque
         1 if p.sum else route.used,
         PerToken(),
     )  # fmt: skip
-    if any(mixed.storage_buffers(op) > ops.device.max_storage_buffers for op in ops.ops[-2:]):
+    if any(mixed_types.storage_buffers(op) > ops.device.max_storage_buffers for op in ops.ops[-2:]):
         pair = group[0].pair
         matrix = pair.b.name.split(".", 2)[2].removesuffix(".lora_b")
         raise WispError(

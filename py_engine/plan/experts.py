@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from py_engine.plan import expert_low_rank, matmul_tiles, scales, tiles
+from py_engine.plan import expert_low_rank, matmul_tiles, matrix_scales, tiles
 from py_engine.plan.activations import activation_params
 from py_engine.plan.expert_low_rank import ExpertTensors
 from py_engine.plan.kernels import Device
@@ -186,10 +186,10 @@ def small_product(ops: Ops, route: Route, p: ExpertProduct) -> None:
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(norm is not None),
          "BIAS": int(bias is not None), "EPILOGUE": epilogue.name, "DOT8": int(dot8), "LAST": 0,
          "EXPERTS": routing.networks, "ROWS": p.rows, "STACK": rows // p.rows, "USED": routing.used, "SUM": int(p.sum)}
-        | variant | tile | ops.state_params | dict(epilogue.params) | scales.expert_params(weight),
+        | variant | tile | ops.state_params | dict(epilogue.params) | matrix_scales.expert_params(weight),
         {"rows": rows, "row0": p.row0, "y_stride": p.y.shape[1]} | ({"eps": p.eps} if norm else {}),
         {"state": ops.state, "chosen": route.chosen, "w": weight, "y": p.y} | inputs
-        | ({"bias": bias} if bias else {}) | ({} if p.sum else scales.bindings(weight)),
+        | ({"bias": bias} if bias else {}) | ({} if p.sum else matrix_scales.bindings(weight)),
         -(-rows // (tile["TR"] * tile["R"])),
         1 if p.sum else routing.used,
         PerToken(),
@@ -244,13 +244,13 @@ def grouped_product(ops: Ops, route: Route, groups: Groups, p: ExpertProduct) ->
             {"QUANT": part.layout.fragment, "COLS": weight.cols, "BIAS": int(bias is not None),
              "EPILOGUE": epilogue.name, "GROUPED": 1, "EXPERTS": experts, "ROWS": p.rows, "STACK": rows // p.rows,
              "USED": route.used, "X_PER_SLOT": int(per_slot)}
-            | (int8(weight) if in_int8 else halves(ops, p.x)) | tile | scales.expert_params(weight)
+            | (int8(weight) if in_int8 else halves(ops, p.x)) | tile | matrix_scales.expert_params(weight)
             | dict(epilogue.params)
             | ({"SUMS32": 1} if weight.scales and ops.device.f16 and groups.kernel == "matmul" else {}),
             {"rows": part.rows, "row0": p.row0, "y_stride": p.y.shape[1], "first": first},
             {"state": ops.state, "w": part, "tiles": groups.tiles, "slots": groups.slots, "y": p.y}
             | (rounded(ops, rounding) if in_int8 else {"x": p.x})
-            | ({"bias": bias} if bias else {}) | scales.bindings(weight),
+            | ({"bias": bias} if bias else {}) | matrix_scales.bindings(weight),
             -(-rows // tile["TN"]),
             groups.count,
         )  # fmt: skip

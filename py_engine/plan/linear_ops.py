@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from py_engine.plan import low_rank, mixed, products
+from py_engine.plan import low_rank, mixed_types, products
 from py_engine.plan.op_list import OpList, strided
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.products import ADD, STORE, Epilogue, Product
@@ -156,7 +156,7 @@ class LinearOps(OpList):
 
     def _products(self, x: Buffer, projection: Projection, y: Buffer, epilogue: Epilogue = STORE) -> list[Product]:
         """The products with the matrices of a stack."""
-        found, row0, norm, threads = list[Product](), 0, projection.norm, mixed.threads(self, projection.stack)
+        found, row0, norm, threads = list[Product](), 0, projection.norm, mixed_types.threads(self, projection.stack)
         for w in projection.stack:
             found.append(Product(x, w, y, projection.bias, epilogue, row0, norm, projection.eps, threads))
             row0 += w.rows

@@ -16,7 +16,7 @@ from itertools import groupby
 
 from py_engine.errors import WispError
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import low_rank_rows, mixed, products, quants
+from py_engine.plan import low_rank_rows, mixed_types, products, quants
 from py_engine.plan.activations import activation_params
 from py_engine.plan.adapters import EMBEDDINGS, Direction, Pair
 from py_engine.plan.low_rank_entries import Entry, equal_params, packed, runs_of
@@ -55,7 +55,7 @@ def append(ops: OpList, stack: Sequence[Product], gate: Gate | None = None, *, h
     add the last part itself, if the device can bind it, too; with `gate`, ACTIVATE if y has both products; else None.
     """
     if not any(adapted(ops, p.weight) for p in stack):
-        if not mixed.append(ops, stack):
+        if not mixed_types.append(ops, stack):
             for product in stack:
                 products.append(ops, product)
         return None
@@ -69,7 +69,7 @@ def append(ops: OpList, stack: Sequence[Product], gate: Gate | None = None, *, h
         return ACTIVATE if gate else None
     for part in parts[:-1]:
         _add(ops, stack[0].y, part)
-    if hold and hold + mixed.buffers_of(parts[-1].epilogue.bindings) <= ops.device.max_storage_buffers:
+    if hold and hold + mixed_types.buffers_of(parts[-1].epilogue.bindings) <= ops.device.max_storage_buffers:
         return parts[-1].epilogue
     _add(ops, stack[0].y, parts[-1], gate)
     return None
@@ -86,7 +86,7 @@ def _multiply(ops: OpList, stack: Sequence[Product], projections: Sequence[Produ
     if products.fits_beside(ops, stack[0], first.weight):
         stack = [products.with_beside(ops, stack[0], first.weight, first.y), *stack[1:]]
         projections = others
-    if not mixed.append(ops, stack):
+    if not mixed_types.append(ops, stack):
         for product in stack:
             products.append(ops, product)
     precise, ops.precise = ops.precise, True  # an error in h is one in all of B h; the product is small

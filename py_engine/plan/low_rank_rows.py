@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from py_engine.plan import mixed, tiles
+from py_engine.plan import mixed_types, tiles
 from py_engine.plan.low_rank_entries import count_of
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import MATRICES, Buffer, Op, PerToken, Weight
@@ -45,8 +45,8 @@ def append(ops: OpList, y: Buffer, part: Epilogue) -> bool:
     threads = int(op.params["TK"]) * int(op.params["TR"])
     workgroups = -(-y.shape[-1] // threads)  # of each token
     used = 0 if equal else 4 * count_of(part.params) * (1 + GROUP * groups(int(part.params["COLS"])))
-    used += mixed.workgroup_bytes(ops.device, op)
-    bound = mixed.storage_buffers(op) + len(part.bindings) + 1
+    used += mixed_types.workgroup_bytes(ops.device, op)
+    bound = mixed_types.storage_buffers(op) + len(part.bindings) + 1
     slices, each, lines = op.grid  # `each`: workgroups of a slice
     assert isinstance(slices, PerToken)
     assert isinstance(each, int)
@@ -81,11 +81,11 @@ def _with(op: Op, part: Epilogue, params: dict[str, int]) -> Op:
 
 def _joined(ops: OpList, op: Op, part: Epilogue) -> Op | None:
     """A product whose workgroups add what adapters add to their rows; None if the device cannot."""
-    results = int(op.params["TOKENS"]) * max(mixed.tile_rows(op))
+    results = int(op.params["TOKENS"]) * max(mixed_types.tile_rows(op))
     joined = _with(op, part, {"LOW_RANK_OWN_ROWS": 1})
-    used = mixed.workgroup_bytes(ops.device, op) + 4 * results * (1 + ("w_2" in op.bindings))
+    used = mixed_types.workgroup_bytes(ops.device, op) + 4 * results * (1 + ("w_2" in op.bindings))
     fits = used <= ops.device.max_workgroup_storage
-    return joined if fits and mixed.storage_buffers(joined) <= ops.device.max_storage_buffers else None
+    return joined if fits and mixed_types.storage_buffers(joined) <= ops.device.max_storage_buffers else None
 
 
 def _knows(ops: Sequence[Op], y: Buffer, h: Buffer | Weight) -> bool:
@@ -154,7 +154,7 @@ def _fused(ops: OpList, product: Op, reader: Op) -> Op | None:
         consts=product.consts | consts,
         bindings=product.bindings | bindings,
     )
-    return fused if mixed.storage_buffers(fused) <= ops.device.max_storage_buffers else None
+    return fused if mixed_types.storage_buffers(fused) <= ops.device.max_storage_buffers else None
 
 
 def _adding(op: Op, added: Buffer | Weight) -> Op:

@@ -10,9 +10,9 @@ from py_engine.plan import quants
 from py_engine.plan.adapters import NO_ADAPTERS, Adapters
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import adapted
+from py_engine.plan.matrix_scales import unsupported_scale
 from py_engine.plan.pages import state_words
 from py_engine.plan.plan import ALWAYS, Buffer, Contexts, Op, PerToken, Plan, Weight
-from py_engine.plan.scales import unsupported_scale
 from py_engine.plan.shared import MAX_SEQUENCES
 
 

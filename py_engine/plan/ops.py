@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 
-from py_engine.plan import attention, decode_attention, low_rank, mixed, products, quants, tiles
+from py_engine.plan import attention, decode_attention, low_rank, mixed_types, products, quants, tiles
 from py_engine.plan.activations import Xielu, activation_params
 from py_engine.plan.adapters import NO_ADAPTERS, Adapters
 from py_engine.plan.attention import AttentionOptions, HeadNorm
@@ -114,7 +114,7 @@ class Ops(LinearOps):
         q = None if qk_norm else self._fused_qkv(x, projection, cache, heads, rope)
         if q is None:
             epilogue = attention.qkv_epilogue(heads, cache, rope)
-            bound = 2 + mixed.buffers_of(epilogue.bindings)  # with the state and the rows
+            bound = 2 + mixed_types.buffers_of(epilogue.bindings)  # with the state and the rows
             hold = bound if self.small_batch and qk_norm is None else 0
             rows, left = self._held_stack("qkv", *self._normed(x, projection), hold=hold)
             if left:
@@ -131,15 +131,15 @@ class Ops(LinearOps):
         """The rotated queries, by one dispatch that also fills the cache; None if the matrices do not allow it."""
         is_single, stack, head_dim = self._fusible(projection), projection.stack, heads[2]
         whole = not any(low_rank.adapted(self, weight) or weight.rows % head_dim for weight in stack)
-        if not is_single and not (whole and mixed.threads(self, stack)):
+        if not is_single and not (whole and mixed_types.threads(self, stack)):
             return None
         q = self.rows("q", max(1, heads[0]) * head_dim)
         parts = self._products(x, projection, q, attention.qkv_epilogue(heads, cache, rope))
         if not is_single:
-            return q if mixed.append(self, parts) else None
+            return q if mixed_types.append(self, parts) else None
         begin = len(self.ops)
         products.matvec(self, *parts)
-        if mixed.storage_buffers(self.ops[-1]) > self.device.max_storage_buffers:
+        if mixed_types.storage_buffers(self.ops[-1]) > self.device.max_storage_buffers:
             del self.ops[begin:]
             return None
         return q

@@ -48,7 +48,7 @@ class Weight:
     """A matrix (rows, cols) in GPU memory, stacked from GGUF tensors of one type.
 
     `sources`: (tensor, first row in it, rows), stacked in this order. `scales`: a factor for the products of each
-    tensor, or of each expert of each tensor, in the same order (scales.py).
+    tensor, or of each expert of each tensor, in the same order (matrix_scales.py).
     """
 
     name: str
@@ -223,7 +223,7 @@ class Plan:
     drafts_for: DraftsFor | None = None  # this is a draft model's plan, before it becomes part of another one
     diffusion: DiffusionPlan | None = None
     packs_prefixes: bool = False  # packed batches may have prompts whose beginning is in the caches (packing.py)
-    decoder_start: int | None = None  # of an encoder-decoder model (encoded.py): the token that answers begin with
+    decoder_start: int | None = None  # of an encoder-decoder model: the token that answers begin with
 
     @property
     def generates(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from py_engine.plan import low_rank_rows, mixed
+from py_engine.plan import low_rank_rows, mixed_types
 from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, Op
@@ -55,11 +55,11 @@ def _may_norm(norm: Op, op: Op) -> bool:
 def _fits(device: Device, add: Op, op: Op) -> bool:
     """Whether the device has the memory and bindings, and a norm's workgroups are whole parts of the op's."""
     if add.kernel != "norm":
-        return mixed.storage_buffers(op) + BINDINGS - 1 <= device.max_storage_buffers
+        return mixed_types.storage_buffers(op) + BINDINGS - 1 <= device.max_storage_buffers
     product = "TK" in op.params
     threads = int(op.params["TK"]) * int(op.params["TR"]) if product else int(op.params["WG"])
-    used = 4 * (threads + int(op.params.get("TOKENS", 0))) + (mixed.workgroup_bytes(device, op) if product else 0)
-    bound = mixed.storage_buffers(op) + BINDINGS
+    used = 4 * (threads + int(op.params.get("TOKENS", 0))) + (mixed_types.workgroup_bytes(device, op) if product else 0)
+    bound = mixed_types.storage_buffers(op) + BINDINGS
     whole = threads % int(add.params["WG"]) == 0
     return whole and used <= device.max_workgroup_storage and bound <= device.max_storage_buffers
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from py_engine.plan import matmul_tiles, rounded_rows, scales, small_batch_tiles, tiles
+from py_engine.plan import matmul_tiles, matrix_scales, rounded_rows, small_batch_tiles, tiles
 from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.low_rank_input import LowRankInput
@@ -41,7 +41,7 @@ class Product:
     """y[:, row0 : row0 + rows] = epilogue(x W^T + bias[row0:]).
 
     `norm`: the RMS norm of x (with `eps`), fused with the product. Small batches only.
-    `threads`: of a workgroup of matvec.wgsl, if matrices that are stacked have as many (mixed.py); 0: the tile's.
+    `threads`: of a workgroup of matvec.wgsl, if matrices that are stacked have as many (mixed_types.py); 0: the tile's.
     `beside`: what else is computed of x or its norm, where fits_beside().
     """
 
@@ -128,11 +128,11 @@ def matvec(ops: OpList, p: Product) -> None:
         kernel,
         {"QUANT": weight.layout.fragment, "COLS": weight.cols, "NORM": int(norm is not None),
          "BIAS": int(p.bias is not None), "EPILOGUE": p.epilogue.name}
-        | variant | tile | ops.state_params | dict(p.epilogue.params) | scales.params(weight),
+        | variant | tile | ops.state_params | dict(p.epilogue.params) | matrix_scales.params(weight),
         {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[-1]}
         | ({"eps": p.eps} if norm else {}) | dict(p.epilogue.consts),
         {"state": ops.state, "w": weight, "y": p.y} | vectors | ({"norm": norm} if norm else {})
-        | ({"bias": p.bias} if p.bias else {}) | dict(p.epilogue.bindings) | scales.bindings(weight),
+        | ({"bias": p.bias} if p.bias else {}) | dict(p.epilogue.bindings) | matrix_scales.bindings(weight),
         *_grid(workgroups, tile.get("TOKENS", 0)),
     )  # fmt: skip
 
@@ -185,12 +185,12 @@ def _matmul(ops: OpList, p: Product) -> None:
         | (int8(weight) if in_int8 else halves(ops, p.x))
         | ({"SUMS32": 1} if sums32 else {})
         | tile
-        | scales.params(weight),
+        | matrix_scales.params(weight),
         {"rows": weight.rows, "row0": p.row0, "y_stride": p.y.shape[1], **p.epilogue.consts},
         {"state": ops.state, "w": weight, "y": p.y, **p.epilogue.bindings}
         | (rounded(ops, Rounding(p.x, weight.cols, in_order=True)) if in_int8 else {"x": p.x})
         | ({"bias": p.bias} if p.bias else {})
-        | scales.bindings(weight),
+        | matrix_scales.bindings(weight),
         -(-weight.rows // tile["TN"]),
         PerToken(tile["TM"]),
     )

@@ -29,21 +29,21 @@ def key(weight: Weight) -> str:
     return f"small_batch {weight.type.name} {weight.rows}x{weight.cols}"
 
 
-def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool, rounded: bool = False) -> dict[str, int]:
-    """The tile of matvec_small_batch.wgsl. `rounded`: workgroups round x themselves (rounds())."""
+def matvec_small_batch(device: Device, weight: Weight, in_bytes: bool, rounds_x: bool = False) -> dict[str, int]:
+    """The tile of matvec_small_batch.wgsl. `rounds_x`: workgroups round x themselves (rounds())."""
     tk = tiles.matvec(device, weight, in_bytes)["TK"]
     if (measured := dict(device.tiles).get(key(weight))) and measured[:2] == (int(in_bytes), tk):
-        tile = dict(zip(SMALL_BATCH, measured[1:], strict=True)) | ({"STAGED": 0} if rounded else {})
-        if workgroup_bytes(device, weight, tile, rounded) <= device.max_workgroup_storage:  # maybe less than it was
+        tile = dict(zip(SMALL_BATCH, measured[1:], strict=True)) | ({"STAGED": 0} if rounds_x else {})
+        if workgroup_bytes(device, weight, tile, rounds_x) <= device.max_workgroup_storage:  # maybe less than it was
             return tile
     if not in_bytes:
         if device.software:
             return {"TK": tk, "TR": max(4, 64 // tk), "R": 1, "STAGED": 0, "TOKENS": MOST_TOKENS, "AHEAD": 0}
         return _occupying(device, weight, (tk, THREADS, MAX_ROWS), tiles.FULL_OCCUPANCY, 4)
     size, staged = weight.rows * weight.cols, _staged(device, weight, tk)
-    if staged and not rounded:
+    if staged and not rounds_x:
         return staged
-    if rounded:
+    if rounds_x:
         threads = min(device.max_threads, 2 * THREADS if weight.cols <= 1536 else 4 * THREADS)
         return _occupying(device, weight, (tk, threads, 2), tiles.FULL_OCCUPANCY) | {"AHEAD": 1}
     tokens = LEAST_TOKENS if size <= 1 << 22 else 4
@@ -108,7 +108,7 @@ def rounds(device: Device, weight: Weight, normed: bool, threads: int = 0) -> bo
         one = tiles.matvec(device, weight, True)
         working = quants.groups(weight.cols) * (4 if device.subgroup >= 4 else 1)
         small = small and working <= (threads or one["TK"] * one["TR"]) <= 16 * device.subgroup
-    tile = matvec_small_batch(device, weight, True, rounded=True)
+    tile = matvec_small_batch(device, weight, True, rounds_x=True)
     return small and _fits(device, weight, tile, True)
 
 
@@ -117,10 +117,10 @@ def _sum_bytes(device: Device, tile: dict[str, int], more: int) -> int:
     return 4 * tile["TOKENS"] * tile["TR"] * (tile["R"] + more) * tiles.parts_of_a_sum(device, tile["TK"])
 
 
-def workgroup_bytes(device: Device, weight: Weight, tile: dict[str, int], rounded: bool = False) -> int:
+def workgroup_bytes(device: Device, weight: Weight, tile: dict[str, int], rounds_x: bool = False) -> int:
     """Workgroup memory of the kernel."""
-    groups = quants.groups(weight.cols) if rounded else STAGED_GROUPS if tile["STAGED"] else 0
-    more = tile["TR"] * tile["TK"] * 4 if rounded else 0  # sums of squares, at most
+    groups = quants.groups(weight.cols) if rounds_x else STAGED_GROUPS if tile["STAGED"] else 0
+    more = tile["TR"] * tile["TK"] * 4 if rounds_x else 0  # sums of squares, at most
     return _sum_bytes(device, tile, 1) + tile["TOKENS"] * groups * (quants.GROUP + 8) + more
 
 
@@ -130,12 +130,12 @@ def _stages(device: Device, weight: Weight, tile: dict[str, int]) -> bool:
     return whole and _fits(device, weight, tile, False)
 
 
-def _fits(device: Device, weight: Weight, tile: dict[str, int], rounded: bool) -> bool:
-    used = workgroup_bytes(device, weight, tile, rounded)
+def _fits(device: Device, weight: Weight, tile: dict[str, int], rounds_x: bool) -> bool:
+    used = workgroup_bytes(device, weight, tile, rounds_x)
     return used <= device.max_workgroup_storage and 32 <= tile["TK"] * tile["TR"] <= device.max_threads
 
 
-def alternatives(device: Device, weight: Weight, first: tuple[int, ...], rounded: bool) -> list[tuple[int, ...]]:
+def alternatives(device: Device, weight: Weight, first: tuple[int, ...], rounds_x: bool) -> list[tuple[int, ...]]:
     """Valid tiles (in bytes, then SMALL_BATCH) near `first`."""
     in_bytes, tk, tr, r, staged, tokens, ahead = first
     most_rows, most_ahead = _most(weight, bool(in_bytes))
@@ -151,8 +151,8 @@ def alternatives(device: Device, weight: Weight, first: tuple[int, ...], rounded
         valid = 1 <= tile["R"] <= most_rows and LEAST_TOKENS <= tile["TOKENS"] <= MOST_TOKENS
         valid = valid and tile["TR"] * tile["R"] % 4 == 0  # RoPE rotates four rows
         valid = valid and tile["AHEAD"] <= (0 if tile["STAGED"] else most_ahead)
-        stages = not tile["STAGED"] or (in_bytes and not rounded and valid and _stages(device, weight, tile))
-        if valid and stages and _fits(device, weight, tile, rounded):
+        stages = not tile["STAGED"] or (in_bytes and not rounds_x and valid and _stages(device, weight, tile))
+        if valid and stages and _fits(device, weight, tile, rounds_x):
             found.append((in_bytes, *tile.values()))
     return [tile for tile in dict.fromkeys(found) if tile != first]
 

@@ -12,8 +12,8 @@ from py_engine.files.draft_header import DRAFT, described
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
+from py_engine.plan.matrix_scales import MAX_STACKED, scale_of, unsupported_scale
 from py_engine.plan.plan import ZEROS, Plan, Weight
-from py_engine.plan.scales import MAX_STACKED, scale_of, unsupported_scale
 
 # Matrices of all experts (stack * experts * rows, cols), and their biases (stack * experts, rows).
 ExpertMatrices = tuple[Weight, Weight | None]

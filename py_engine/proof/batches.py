@@ -39,7 +39,7 @@ class Batch:
     segments: tuple[int, ...] = ()  # tokens of each segment of a packed sequence, from position 0 on
     media: bool = False  # every second token belongs to a picture that is seen as a whole
     slots: bool = False  # a sequence's first page is its own: it has the sequence's states
-    part: str = ""  # of an encoder-decoder model's cache, that is read (plan/encoded.py)
+    part: str = ""  # of an encoder-decoder model's cache, that is read (plan/encoder_decoder.py)
     anchored: bool = False  # the tokens stand at their sequences' anchors (plan/rope.py)
 
     @property

@@ -155,10 +155,10 @@ def _small_batch(device: Device, matrix: SmallBatch) -> Choice:
     in_bytes = tiles.dot8(device, weight)
     alone = (int(in_bytes), *tiles.matvec(device, weight, in_bytes).values())
     device = tiles.with_tile(device, tiles.matvec_key(matrix.sample), alone)
-    rounded = in_bytes and small_batch_tiles.rounds(device, weight, matrix.normed)
-    first = (int(in_bytes), *small_batch_tiles.matvec_small_batch(device, weight, in_bytes, rounded).values())
+    rounds_x = in_bytes and small_batch_tiles.rounds(device, weight, matrix.normed)
+    first = (int(in_bytes), *small_batch_tiles.matvec_small_batch(device, weight, in_bytes, rounds_x).values())
     candidates = []
-    for tile in [first, *small_batch_tiles.alternatives(device, weight, first, rounded)]:
+    for tile in [first, *small_batch_tiles.alternatives(device, weight, first, rounds_x)]:
         name = f"{'bytes' if in_bytes else 'floats'}, {tile[1]} x {tile[2]} threads, {tile[3]} rows per thread"
         name += f", {tile[5]} tokens" + (", x staged" if tile[4] else "")
         name += f", {tile[6]} units prefetched" if tile[6] else ""

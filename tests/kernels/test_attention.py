@@ -11,7 +11,7 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import alibi
 from py_engine.plan.attention import Temperature, scale_queries
 from py_engine.plan.cache import UNPAGED, Cache, make_conv_cache, page_group
-from py_engine.plan.encoded import part_of
+from py_engine.plan.encoder_decoder import part_of
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Projection
 from py_engine.plan.pages import TABLES, shift_index
 from py_engine.plan.relative import relative_bias

@@ -10,7 +10,7 @@ from py_engine.plan import altup
 from py_engine.plan.adapters import Adapters, Direction
 from py_engine.plan.kernels import Device, expand
 from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH, adapted
-from py_engine.plan.mixed import storage_buffers
+from py_engine.plan.mixed_types import storage_buffers
 from py_engine.plan.plan import Op
 from py_engine.planner import PlanOptions, make_plan
 from tests.support.cpu_models import evaluate, header, load

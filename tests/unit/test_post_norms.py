@@ -7,7 +7,7 @@ import pytest
 from py_engine import planner
 from py_engine.plan.kernels import Device, expand
 from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
-from py_engine.plan.mixed import storage_buffers
+from py_engine.plan.mixed_types import storage_buffers
 from py_engine.plan.plan import Op, Plan
 from tests.support import cpu_models
 from tests.support.devices import GPU

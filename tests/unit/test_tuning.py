@@ -157,7 +157,7 @@ def test_alternatives_of_small_batches_fit() -> None:
         (pairs, (1, 8, 16, 1, 1, 8, 0)), (pairs, (1, 64, 4, 2, 0, 2, 1)), (pairs, (0, 16, 4, 2, 0, 4, 0)),
         (pairs, (1, 4, 64, 1, 0, 8, 0)), (single, (1, 32, 4, 4, 0, 4, 2)),
     ):  # fmt: skip
-        found = small_batch_tiles.alternatives(GPU, weight, tile, rounded=False)
+        found = small_batch_tiles.alternatives(GPU, weight, tile, rounds_x=False)
         assert {staged for *_, staged, _, _ in found} == ({0, 1} if tile[0] and tile[1] <= 32 else {0})
         assert len({tokens for *_, tokens, _ in found}) > 1
         for in_bytes, tk, tr, r, staged, tokens, ahead in found:

@@ -1,4 +1,4 @@
-// Factors of sums: each of the matrices that W stacks has one, or each expert's part of them (plan/scales.py).
+// Factors of sums: each of the matrices that W stacks has one, or each expert's part of them (plan/matrix_scales.py).
 #param SCALES // matrices with a factor; 0: none has one
 #if SCALES
 #param SCALE_FIRST // index of the first one's factor

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import mixed
+from py_engine.plan import mixed_types
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope, frequencies, table
@@ -57,7 +57,7 @@ def _check(bench: Bench, build: Build, small_batch: bool, monkeypatch: pytest.Mo
         assert written.any()
         assert (np.isnan(got) == ~written).all()
         check(bench, got[written], want[written], 1e-5 if got.dtype == np.float16 else 1e-6)
-    monkeypatch.setattr(mixed, "append", lambda *_: False)
+    monkeypatch.setattr(mixed_types, "append", lambda *_: False)
     alone, _, count = _results(bench, build, small_batch)
     assert not count
     for got, want in zip(gpu, alone, strict=True):

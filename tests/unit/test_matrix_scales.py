@@ -1,4 +1,4 @@
-"""How scales beside matrices are bound: plan/scales.py."""
+"""How scales beside matrices are bound: plan/matrix_scales.py."""
 
 from dataclasses import replace
 
@@ -8,10 +8,10 @@ from py_engine import planner
 from py_engine.files.gguf_header import Header
 from py_engine.files.tensor_types import TensorType
 from py_engine.load_plan import CPU
-from py_engine.plan import scales
+from py_engine.plan import matrix_scales
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE
-from py_engine.plan.mixed import storage_buffers
+from py_engine.plan.mixed_types import storage_buffers
 from py_engine.plan.plan import Plan
 from tests.support.cpu_models import header
 
@@ -75,10 +75,10 @@ def test_matrices_with_and_without_scales_are_not_stacked(missing: str) -> None:
 def test_a_part_of_a_stack_has_the_scales_of_its_rows() -> None:
     weights = plan(header("llama/llama-scales.NVFP4")).weights
     stack = weights["+".join(f"blk.0.attn_{name}.weight" for name in "qkv")]
-    assert scales.params(stack) == {"SCALES": 3, "SCALE_FIRST": 0, "SCALE_ROW_1": 128, "SCALE_ROW_2": 192}
+    assert matrix_scales.params(stack) == {"SCALES": 3, "SCALE_FIRST": 0, "SCALE_ROW_1": 128, "SCALE_ROW_2": 192}
     parts = [part for _, part in stack.split(72 * stack.plane_row_bytes("w_qs") + 16)]
     assert [part.rows for part in parts] == [72, 72, 72, 40]
-    assert [scales.params(part) for part in parts] == [
+    assert [matrix_scales.params(part) for part in parts] == [
         {"SCALES": 1, "SCALE_FIRST": 0},
         {"SCALES": 2, "SCALE_FIRST": 0, "SCALE_ROW_1": 56},
         {"SCALES": 2, "SCALE_FIRST": 1, "SCALE_ROW_1": 48},

@@ -7,7 +7,7 @@ import pytest
 from bench.shapes import MIX, SHAPES, header
 from py_engine import planner
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import mixed, traffic
+from py_engine.plan import mixed_types, traffic
 from py_engine.plan.kernels import Device, expand
 from py_engine.plan.lists import DECODE, SMALL_BATCH, adapted
 from py_engine.plan.plan import MATRICES, Op, Plan, Weight
@@ -45,7 +45,7 @@ def test_values_of_another_type_need_no_dispatch(
 ) -> None:
     """`saved`: dispatches of a list, of all layers that mix types."""
     plan = plan_of(name)
-    monkeypatch.setattr(mixed, "threads", lambda *_: 0)
+    monkeypatch.setattr(mixed_types, "threads", lambda *_: 0)
     without = plan_of(name)
     for part, count in saved.items():
         assert len(without.lists[part]) - len(plan.lists[part]) == count
@@ -53,7 +53,7 @@ def test_values_of_another_type_need_no_dispatch(
         assert not of_two_matrices(without, part)
         for op in of_two_matrices(plan, part):
             shader = expand(op.kernel, op.params, GPU)
-            assert len(shader.bindings) == 1 + mixed.storage_buffers(op)
+            assert len(shader.bindings) == 1 + mixed_types.storage_buffers(op)
             shader.pack(op.consts)
 
 
@@ -73,7 +73,7 @@ def test_ten_storage_buffers_leave_rope_to_its_own_dispatch(monkeypatch: pytest.
     """The caches and the angles take three, two matrices four, and the rest four."""
     plan = plan_of("llama-3.2-1b", replace(GPU, max_storage_buffers=10))
     assert {op.params["EPILOGUE"] for op in of_two_matrices(plan)} == {"store"}
-    monkeypatch.setattr(mixed, "threads", lambda *_: 0)
+    monkeypatch.setattr(mixed_types, "threads", lambda *_: 0)
     assert len(plan_of("llama-3.2-1b").lists[DECODE]) - len(plan.lists[DECODE]) == 8
 
 
