@@ -55,8 +55,11 @@ KINDS = {
 }  # fmt: skip
 OTHERS = {  # whose DFlash models are like these
     base.split("/")[1]: Kind(base)
-    for base in ("gemma4/gemma4-moe", "qwen/qwen3moe", "qwen35/qwen35moe", "qwen35/qwen3next")
-}
+    for base in (
+        "gemma4/gemma4-moe", "qwen/qwen3moe", "qwen35/qwen35moe", "qwen35/qwen3next", "dense/muse-glimmer",
+        "experts/mimo2", "experts/k2-horizon", "experts/minimax-01",
+    )
+}  # fmt: skip
 
 
 def random_kind(seed: int) -> Kind:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_engine.files.draft_header import EAGLE_TARGETS
+from py_engine.files.draft_header import DFLASH_TARGETS
 from py_engine.generate.draft_model import VERIFYING, DraftAccount
 from py_engine.load_plan import CPU
 from py_engine.plan.attention import AttentionOptions
@@ -31,7 +31,7 @@ from py_engine.plan.plan import Plan
 from py_engine.plan.sampling import Sampling
 from tests.support import dflash_models
 from tests.support.cpu_models import header, load
-from tests.support.draft_checks import SAMPLINGS, check_cpu_engine, check_side_by_side, check_text
+from tests.support.draft_checks import SAMPLINGS, check_cpu_engine, check_end, check_side_by_side, check_text
 from tools.selection import fewer
 
 IDS = [(37 * i + 11) % 300 for i in range(40)]
@@ -73,7 +73,7 @@ def test_it_computes_models_of_any_shape(seed: int, tmp_path: Path) -> None:
 
 def test_dflash_models_of_all_targets_are_compared() -> None:
     kinds = {**dflash_models.KINDS, **dflash_models.OTHERS}.values()
-    assert {header(f"{kind.base}.F16").architecture for kind in kinds} == set(EAGLE_TARGETS)
+    assert {header(f"{kind.base}.F16").architecture for kind in kinds} == set(DFLASH_TARGETS)
 
 
 def compare(kind: dflash_models.Kind, files: Files, parts: Sequence[tuple[int, int, str]] = PARTS) -> None:
@@ -120,6 +120,11 @@ async def test_the_text_is_the_one_without_drafts(files: Files, sampling: Sampli
 @pytest.mark.slow
 async def test_requests_draft_side_by_side(files: Files) -> None:
     await check_side_by_side(files)
+
+
+@pytest.mark.slow
+async def test_drafts_that_do_not_pay_end(files: Files) -> None:
+    await check_end(files)
 
 
 @pytest.mark.slow

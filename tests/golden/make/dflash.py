@@ -20,7 +20,7 @@ from tests.support import dflash_models
 
 CONTEXT = 0  # llama_context_type
 RANDOM = 40  # DFlash models of random shapes
-MOST = 3.0  # differences of a draft's logits, in those of the model's own
+MOST = 4.0  # differences of a draft's logits, in those of the model's own
 IDS = [(37 * i + 11) % 300 for i in range(40)]
 
 
