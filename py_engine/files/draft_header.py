@@ -23,6 +23,8 @@ DFLASH = (
 )
 # Architectures for which llama.cpp exports layer inputs and Wisp keeps one residual stream.
 EAGLE_TARGETS = ("gemma4", "gpt-oss", "llama", "minimax-m2", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next")
+DFLASH_TARGETS = tuple(sorted((*EAGLE_TARGETS, "k2-horizon", "mimo2", "minimax-01", "muse-glimmer")))
+TARGETS = {EAGLE: EAGLE_TARGETS, DFLASH: DFLASH_TARGETS}  # the architectures that a draft model may be made for
 DRAFT = "draft."  # what the names of a draft model's tensors begin with, and of its weights, buffers and lists
 TOKENS = "d2t"  # the tensor with the model's token for each one of a reduced vocabulary
 KIND = "tokenizer.ggml.model"
@@ -140,8 +142,8 @@ def check_draft(model: Header, draft: Header) -> None:
     unfit = _UNFIT.get(draft.architecture, _mismatch)
     if is_assistant(draft) and model.architecture != ASSISTED:
         raise unfit(f"it drafts for {ASSISTED}, the model is {model.architecture}")
-    if reads_states(draft) and model.architecture not in EAGLE_TARGETS:
-        raise unfit(f"it drafts for {', '.join(EAGLE_TARGETS)}; the model is {model.architecture}")
+    if (targets := TARGETS.get(draft.architecture)) and model.architecture not in targets:
+        raise unfit(f"it drafts for {', '.join(targets)}; the model is {model.architecture}")
     if model.get(KIND) != draft.get(KIND):
         raise unfit(f"its {KIND} is {draft.get(KIND)!r}, the model's is {model.get(KIND)!r}")
     tokens, others = (one.get("tokenizer.ggml.tokens") or [] for one in (model, draft))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from py_engine.generate.running_sequence import RunningSequence
 from py_engine.plan.draft import DRAFT_PREFILL
+from py_engine.plan.lists import begin_block
 from py_engine.plan.shared import MAX_STEPS, SHORT_BATCH
 from py_engine.runners import Row, Runner
 
@@ -73,7 +74,8 @@ class DraftAccount:
     def gain(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> float:
         """How many times as fast drafts of k tokens are expected to be. The arguments are those of choose()."""
         tokens, steps = sum(self.accepted**i for i in range(k + 1)), self.estimate(k, plain_ms, drafting_ms)
-        if k != self._latest:  # a time of long ago may have had a delay
+        # A time of long ago may have had a delay. A longer draft at once may take longer only to verify.
+        if k < self._latest or (k > self._latest and not self._at_once):
             steps = min(steps, self._extrapolated(k, plain_ms, drafting_ms))
         return tokens / steps
 
@@ -157,7 +159,8 @@ class Drafter:
         self.account = DraftAccount(min(most, plan.draft.most), plan.draft.cost, at_once=plan.draft.at_once)
         self.n_ctx, self.sequences = plan.draft.n_ctx, plan.draft.sequences
         self._runner = runner
-        self._prefill: list[str] = []  # the list that reads a prompt, beside the lists of its steps
+        # lists beside those of its next steps: what reads a prompt, or begins a draft of any length
+        self._beside = [begin_block(k) for k in range(1, plan.draft.most + 1)] if plan.draft.at_once else []
 
     def choose(self, rows: Sequence[Row]) -> int:
         """How many tokens to draft of each of some sequences for the next steps.
@@ -174,7 +177,7 @@ class Drafter:
         drafts = self.account.choose(plain_ms, self._step_ms(count), SHORT_BATCH // count - 1)
         sequences = [row.seq for row in rows]
         lists = runner.step_lists(sequences, drafting=True, n_model_draft=drafts) if drafts else []
-        return drafts if drafts and runner.prepared([*self._prefill, *lists], sequences) else 0
+        return drafts if drafts and runner.prepared([*self._beside, *lists], sequences) else 0
 
     def gain(self, count: int, drafts: int) -> float:
         """How many times as fast `count` sequences are expected to be with drafts of so many tokens."""
@@ -220,7 +223,7 @@ class DraftModel(Drafter):
     def __init__(self, runner: Runner, most: int) -> None:
         super().__init__(runner, most)
         assert runner.plan.draft is not None
-        self._prefill, self._cost = [DRAFT_PREFILL], runner.plan.draft.cost
+        self._beside, self._cost = [DRAFT_PREFILL], runner.plan.draft.cost
 
     def catch_up(self, sequence: RunningSequence, count: int, ms: float) -> bool:
         """Feed the draft model what it lacks of a sequence's tokens before the newest two, which each step computes."""

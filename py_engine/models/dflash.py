@@ -17,7 +17,7 @@ from functools import cached_property
 from py_engine.errors import WispError
 from py_engine.files.draft_header import DFLASH, DRAFT, check_tokens, unfit_dflash, unsupported_dflash
 from py_engine.files.gguf_header import Header
-from py_engine.models.common import natural, optional_number, switch, windows
+from py_engine.models.common import natural, optional_number, rope_sections, switch, windows
 from py_engine.models.config import Config
 from py_engine.models.decoder import Layer
 from py_engine.models.rope_tables import rope_tables
@@ -80,7 +80,8 @@ def make_dflash(
     cfg, plan, kind = shape.cfg, ops.plan, "f32" if kv_type == "f32" else "f16"
     group, cols = page_group(plan, 0), cfg.head_count_kv * cfg.head_dim  # windows hide positions; they free no pages
     caches = [make_cache(plan, model.block_count + i, cols, kind, group) for i in range(cfg.block_count)]
-    ropes = rope_tables(ops, cfg, NEOX, factors, DRAFT)
+    # With axes of positions, of which text has one, llama.cpp does not read the divisors.
+    ropes = rope_tables(ops, cfg, NEOX, None if rope_sections(header) else factors, DRAFT)
     rows = token_rows(ops, DRAFT + "token_rows", tokens) if tokens is not None else None
     return DFlash(shape, model, w, ropes, caches, rows)
 

@@ -278,7 +278,7 @@ def test_a_chat_does_not_see_another_ones_variables(page: Page) -> None:
                                                 ("javascript", "console.log('begun'); for (;;);")])  # fmt: skip
 def test_an_endless_loop_is_killed(page: Page, language: str, loop: str) -> None:
     page.evaluate("() => source.end()")
-    ran = page.evaluate("([name, text]) => run(name, text, code.codeTools({ seconds: 1 }))", [language, loop])
+    ran = page.evaluate("([name, text]) => run(name, text, code.codeTools({ seconds: 3 }))", [language, loop])
     assert ran["said"].endswith("begun\nStopped: the code ran too long.")
     assert ran["frames"] == 0
     wait_for(lambda: page.evaluate("true") and not page.workers)

@@ -13,7 +13,6 @@ import numpy as np
 from tests.golden.make.reference_model import gelu, silu, softmax
 from tests.support.layer_inputs import LayerInputs, write_damped, write_file
 
-HEADS, KV_HEADS, HEAD_DIM = 8, 4, 16  # of a DFlash model
 QUIET_STATES = 0.1  # of fused states: most of what a masked token attends to is the newest token
 MASK = 7  # the token whose embedding masked tokens have
 EPS, BASE = 1e-6, 5000.0
@@ -25,6 +24,7 @@ class Kind:
     """A model, and what its DFlash model is like."""
 
     base: str
+    heads: tuple[int, int, int] = (8, 4, 16)  # query heads, key/value heads, and the size of a head
     read: tuple[int, ...] = (1, 3, 2)  # the layers whose inputs it reads
     layers: int = 2
     block: int = 8
@@ -39,13 +39,14 @@ class Kind:
     embedding_scale: float = 0.0
     value_scale: float = 0.0
     divisors: bool = False  # of its frequencies
+    sections: bool = False  # positions have axes. It uses the first one, and no divisors
 
 
 KINDS = {
     "plain": Kind("qwen/qwen3"),
-    "owned": Kind("llama/llama", (1, 2), owns=True, known=200, divisors=True, causal=True),
+    "owned": Kind("llama/llama", read=(1, 2), owns=True, known=200, divisors=True, causal=True),
     "windowed": Kind("gpt_oss/gpt-oss", window=12, sinks=True, layers=3),
-    "recurrent": Kind("qwen35/qwen35", owns=True),
+    "recurrent": Kind("qwen35/qwen35", owns=True, sections=True),
     "gemma": Kind(
         "gemma4/gemma4-dense", shares_values=True, post_norms=True, activation="gelu_pytorch_tanh",
         embedding_scale=8.0, value_scale=0.7, window=6, layers=1,
@@ -54,8 +55,39 @@ KINDS = {
 }  # fmt: skip
 OTHERS = {  # whose DFlash models are like these
     base.split("/")[1]: Kind(base)
-    for base in ("gemma4/gemma4-moe", "qwen/qwen3moe", "qwen35/qwen35moe", "qwen35/qwen3next")
-}
+    for base in (
+        "gemma4/gemma4-moe", "qwen/qwen3moe", "qwen35/qwen35moe", "qwen35/qwen3next", "dense/muse-glimmer",
+        "experts/mimo2", "experts/k2-horizon", "experts/minimax-01",
+    )
+}  # fmt: skip
+
+
+def random_kind(seed: int) -> Kind:
+    """A DFlash model of any shape, for a model of any architecture. With SiLU: llama.cpp rounds GELU to f16."""
+    random = np.random.default_rng(seed)
+
+    def chance() -> bool:
+        return bool(random.random() < 0.4)
+
+    bases = sorted(kind.base for kind in [*KINDS.values(), *OTHERS.values()])
+    n_kv, group = int(random.integers(1, 5)), int(random.integers(1, 5))
+    return Kind(
+        bases[seed % len(bases)],
+        (n_kv * group, n_kv, int(random.choice([8, 16, 24, 32, 64]))),
+        tuple(int(layer) for layer in random.permutation([1, 2, 3])[: random.integers(1, 4)]),
+        layers=int(random.integers(1, 5)),
+        block=int(random.integers(2, 17)),
+        owns=chance(),
+        window=int(random.integers(9, 40)) if chance() else 0,
+        causal=chance(),
+        sinks=chance(),
+        shares_values=chance(),
+        post_norms=chance(),
+        embedding_scale=float(random.uniform(0.5, 9)) if chance() else 0.0,
+        value_scale=float(random.uniform(0.3, 2)) if chance() else 0.0,
+        divisors=chance(),
+        sections=chance(),
+    )
 
 
 def write(kind: Kind, model: Path, draft: Path, dtype: type[np.floating] = np.float16) -> None:
@@ -63,17 +95,19 @@ def write(kind: Kind, model: Path, draft: Path, dtype: type[np.floating] = np.fl
     fields, tensors = write_damped(kind.base, model, dtype, MASK)
     arch = str(fields["general.architecture"])
     others = {key: value for key, value in fields.items() if not key.startswith((f"{arch}.", "general."))}
+    n_head, n_kv, dim = kind.heads
     own: dict[str, Any] = {
         "vocab_size": len(tensors["token_embd.weight"]), "context_length": 1024,
         "embedding_length": int(fields[f"{arch}.embedding_length"]), "block_count": kind.layers,
-        "feed_forward_length": WIDE, "attention.head_count": HEADS, "attention.head_count_kv": KV_HEADS,
-        "attention.key_length": HEAD_DIM, "attention.value_length": HEAD_DIM,
-        "attention.layer_norm_rms_epsilon": EPS, "rope.dimension_count": HEAD_DIM, "rope.freq_base": BASE,
+        "feed_forward_length": WIDE, "attention.head_count": n_head, "attention.head_count_kv": n_kv,
+        "attention.key_length": dim, "attention.value_length": dim,
+        "attention.layer_norm_rms_epsilon": EPS, "rope.dimension_count": dim, "rope.freq_base": BASE,
         "target_layers": list(kind.read), "block_size": kind.block,
     }  # fmt: skip
     if kind.window:
         own["attention.sliding_window"] = kind.window
         own["attention.sliding_window_pattern"] = [i == 0 for i in range(kind.layers)]
+    own |= {"rope.dimension_sections": [dim // 2, 0, 0, 0]} if kind.sections else {}
     own |= {"attention.causal": True} if kind.causal else {}
     own |= {"hidden_activation": kind.activation} if kind.activation != "silu" else {}
     own |= {"embedding_scale": kind.embedding_scale} if kind.embedding_scale else {}
@@ -84,7 +118,8 @@ def write(kind: Kind, model: Path, draft: Path, dtype: type[np.floating] = np.fl
 
 def _draft(kind: Kind, model: dict[str, np.ndarray], dtype: type[np.floating]) -> dict[str, np.ndarray]:
     """A DFlash model's tensors: each masked token mostly passes on what the token before it has."""
-    random, size = np.random.default_rng(5), HEADS * HEAD_DIM
+    (n_head, n_kv, dim), random = kind.heads, np.random.default_rng(5)
+    size = n_head * dim
     table = model["token_embd.weight"].astype(np.float64)
     vocab, width = table.shape
 
@@ -94,20 +129,20 @@ def _draft(kind: Kind, model: dict[str, np.ndarray], dtype: type[np.floating]) -
     def norm(length: int) -> np.ndarray:
         return (1 + 0.1 * random.standard_normal(length)).astype(np.float32)
 
-    kv = np.eye(KV_HEADS * HEAD_DIM, width)  # a head's values are columns of an embedding
-    passed = np.repeat(kv.reshape(KV_HEADS, HEAD_DIM, width), HEADS // KV_HEADS, axis=0).reshape(size, width)
+    kv = np.eye(n_kv * dim, width)  # a head's values are columns of an embedding
+    passed = np.repeat(kv.reshape(n_kv, dim, width), n_head // n_kv, axis=0).reshape(size, width)
     vectors: dict[str, np.ndarray] = {}
     matrices: dict[str, np.ndarray] = {"fc": matrix(width, len(kind.read) * width, 0.1)}
     for i in range(kind.layers):
         b = f"blk.{i}."
         vectors |= {b + name: norm(width) for name in ("attn_norm", "ffn_norm")}
-        vectors |= {b + name: norm(HEAD_DIM) for name in ("attn_q_norm", "attn_k_norm")}
+        vectors |= {b + name: norm(dim) for name in ("attn_q_norm", "attn_k_norm")}
         mask = table[MASK] * vectors[b + "attn_norm"]
         values = kv if kind.shares_values else kv - np.outer(kv @ mask, mask) / (mask @ mask)  # masked: zeros
         matrices |= {
             b + "attn_q": matrix(size, width, 0.2),
-            b + "attn_k": values if kind.shares_values else matrix(KV_HEADS * HEAD_DIM, width, 0.2),
-            b + "attn_output": passed.T * (8 * KV_HEADS / HEADS) + matrix(width, size, 0.02),
+            b + "attn_k": values if kind.shares_values else matrix(n_kv * dim, width, 0.2),
+            b + "attn_output": passed.T * (8 * n_kv / n_head) + matrix(width, size, 0.02),
             b + "ffn_gate": matrix(WIDE, width, 0.1), b + "ffn_up": matrix(WIDE, width, 0.1),
             b + "ffn_down": matrix(width, WIDE, 0.05),
         }  # fmt: skip
@@ -117,10 +152,10 @@ def _draft(kind: Kind, model: dict[str, np.ndarray], dtype: type[np.floating]) -
             vectors |= {b + "post_attention_norm": norm(width), b + "post_ffw_norm": QUIET_STATES * norm(width)}
             vectors[b + "layer_output_scale"] = np.array([0.8], np.float32)
         if kind.sinks:
-            vectors[b + "attn_sinks"] = random.standard_normal(HEADS).astype(np.float32)
+            vectors[b + "attn_sinks"] = random.standard_normal(n_head).astype(np.float32)
     vectors |= {"output_norm": norm(width), "enc.output_norm": QUIET_STATES * norm(width)}
     if kind.divisors:
-        vectors["rope_freqs"] = np.linspace(1, 4, HEAD_DIM // 2).astype(np.float32)
+        vectors["rope_freqs"] = np.linspace(1, 4, dim // 2).astype(np.float32)
     tokens = np.sort(random.permutation(vocab)[: kind.known]) if kind.known else np.arange(vocab)
     if kind.owns:
         output = model.get("output.weight", model["token_embd.weight"]).astype(np.float64)
@@ -161,20 +196,21 @@ class DFlashReference:
         return _normed(x) * self.own[name]
 
     def _keys(self, x: np.ndarray, b: str, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Keys and values (n, heads, HEAD_DIM) of rows."""
-        k = (x @ self.own[b + "attn_k"].T).reshape(len(x), KV_HEADS, HEAD_DIM)
+        """Keys and values (n, heads, head_dim) of rows."""
+        k = (x @ self.own[b + "attn_k"].T).reshape(len(x), *self.kind.heads[1:])
         v = _normed(k) if self.kind.shares_values else (x @ self.own[b + "attn_v"].T).reshape(k.shape)
         return self._rotate(self._norm(k, b + "attn_k_norm"), positions), v
 
     def _layer(self, x: np.ndarray, fused: np.ndarray, i: int, positions: np.ndarray) -> np.ndarray:
         """The residual stream of a block after layer i. `positions`: of the fused rows, then of the block's."""
         kind, own, b, n = self.kind, self.own, f"blk.{i}.", len(fused)
+        n_head, n_kv, dim = kind.heads
         y = self._norm(x, b + "attn_norm")
-        q = self._norm((y @ own[b + "attn_q"].T).reshape(len(x), HEADS, HEAD_DIM), b + "attn_q_norm")
+        q = self._norm((y @ own[b + "attn_q"].T).reshape(len(x), n_head, dim), b + "attn_q_norm")
         q = self._rotate(q, positions[n:])
         parts = self._keys(fused, b, positions[:n]), self._keys(y, b, positions[n:])
-        k, v = (np.repeat(np.concatenate(both), HEADS // KV_HEADS, axis=1) for both in zip(*parts, strict=True))
-        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(HEAD_DIM)
+        k, v = (np.repeat(np.concatenate(both), n_head // n_kv, axis=1) for both in zip(*parts, strict=True))
+        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(dim)
         distance = positions[n:, None] - positions[None, :]
         hidden = (distance < 0) & kind.causal
         if kind.window and i == 0:
@@ -195,9 +231,10 @@ class DFlashReference:
         return np.asarray((x + self._norm(added, b + "post_ffw_norm")) * own[b + "layer_output_scale"])
 
     def _rotate(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Rotate the halves of rows x (n, heads, HEAD_DIM) by their positions."""
-        angles = positions[:, None] * BASE ** (-np.arange(0, HEAD_DIM, 2) / HEAD_DIM)
-        angles = (angles / self.own.get("rope_freqs", 1.0))[:, None]
+        """Rotate the halves of rows x (n, heads, head_dim) by their positions."""
+        dim = x.shape[-1]
+        angles = positions[:, None] * BASE ** (-np.arange(0, dim, 2) / dim)
+        angles = (angles if self.kind.sections else angles / self.own.get("rope_freqs", 1.0))[:, None]
         a, b = np.split(x, 2, axis=-1)
         return np.concatenate(
             [a * np.cos(angles) - b * np.sin(angles), a * np.sin(angles) + b * np.cos(angles)], axis=-1

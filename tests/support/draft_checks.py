@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from py_engine.engine import Engine
 from py_engine.plan.sampling import Sampling
@@ -52,3 +53,17 @@ async def check_cpu_engine(files: Files) -> None:
     assert await collect(on_numpy, PROMPT, GREEDY, 40) == await collect(on_wasm, PROMPT, GREEDY, 40)
     assert draft_counts(on_numpy) == draft_counts(on_wasm)
     assert draft_counts(on_numpy)[2] > 0
+
+
+async def check_end(files: Files) -> None:
+    """Drafts that take three times a plain step end after few steps, and the text goes on without them."""
+    used = engine(files)
+    runner: Any = used.runner
+    runner.step_ms = lambda rows, *, drafting=False, n_model_draft=0: 10.0 if not drafting else 30.0
+    want = await collect(engine(files, drafts=False), PROMPT, WARM, 80)
+    assert await collect(used, PROMPT, WARM, 80) == want
+    steps, _, _ = draft_counts(used)
+    assert 0 < steps < 10
+    drafter = used._generation._scheduler._drafter
+    assert drafter is not None
+    assert not drafter.account.on

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_engine.files.draft_header import EAGLE_TARGETS
+from py_engine.files.draft_header import DFLASH_TARGETS
 from py_engine.generate.draft_model import VERIFYING, DraftAccount
 from py_engine.load_plan import CPU
 from py_engine.plan.attention import AttentionOptions
@@ -31,7 +31,8 @@ from py_engine.plan.plan import Plan
 from py_engine.plan.sampling import Sampling
 from tests.support import dflash_models
 from tests.support.cpu_models import header, load
-from tests.support.draft_checks import SAMPLINGS, check_cpu_engine, check_side_by_side, check_text
+from tests.support.draft_checks import SAMPLINGS, check_cpu_engine, check_end, check_side_by_side, check_text
+from tools.selection import fewer
 
 IDS = [(37 * i + 11) % 300 for i in range(40)]
 PARTS = [(0, 16, PREFILL), (16, 31, PREFILL), (31, 32, DECODE), (32, 39, SMALL_BATCH)]  # of IDS
@@ -63,9 +64,16 @@ def test_it_reads_the_layers_of_other_architectures(name: str, tmp_path: Path) -
     compare(dflash_models.OTHERS[name], files)
 
 
+@pytest.mark.parametrize("seed", fewer(range(40), 8))
+def test_it_computes_models_of_any_shape(seed: int, tmp_path: Path) -> None:
+    kind, files = dflash_models.random_kind(seed), (tmp_path / "model.gguf", tmp_path / "draft.gguf")
+    dflash_models.write(kind, *files)
+    compare(kind, files)
+
+
 def test_dflash_models_of_all_targets_are_compared() -> None:
     kinds = {**dflash_models.KINDS, **dflash_models.OTHERS}.values()
-    assert {header(f"{kind.base}.F16").architecture for kind in kinds} == set(EAGLE_TARGETS)
+    assert {header(f"{kind.base}.F16").architecture for kind in kinds} == set(DFLASH_TARGETS)
 
 
 def compare(kind: dflash_models.Kind, files: Files, parts: Sequence[tuple[int, int, str]] = PARTS) -> None:
@@ -115,6 +123,11 @@ async def test_requests_draft_side_by_side(files: Files) -> None:
 
 
 @pytest.mark.slow
+async def test_drafts_that_do_not_pay_end(files: Files) -> None:
+    await check_end(files)
+
+
+@pytest.mark.slow
 async def test_the_cpu_engine_drafts_the_same(files: Files) -> None:
     await check_cpu_engine(files)
 
@@ -138,6 +151,21 @@ def test_more_tokens_of_a_draft_cost_no_more_steps() -> None:
     account.start()
     account.record(2, 1, 3, 10.0, lambda k: 19.5 if k == 2 else 0.0)  # a step with a draft took 1.95 plain ones
     assert account.estimate(7, 10.0, lambda k: 19.5 if k == 2 else 0.0) == pytest.approx(1.95)
+
+
+def test_a_longer_draft_that_took_too_long_is_not_tried_again() -> None:
+    """Its layers take no longer, but what verifies it does, as on a CPU: each length is measured once."""
+    times = {k: 10.0 * (1 + 0.8 * k) for k in range(1, 8)}  # 0.8 plain steps for each more row
+    account, known = DraftAccount(7, 0.3, at_once=True), dict[int, float]()
+    account.start()
+    chosen = [2]
+    for _ in range(20):
+        known[chosen[-1]] = times[chosen[-1]]
+        account.balance = 9.0
+        account.record(chosen[-1], 1, 2, 10.0, lambda k: known.get(k, 0.0))
+        chosen.append(account.choose(10.0, lambda k: known.get(k, 0.0)))
+    assert len(set(chosen[-8:])) == 1
+    assert all(chosen[:-8].count(k) <= 2 for k in set(chosen) - {chosen[-1]})
 
 
 # -- what kernels do not compute

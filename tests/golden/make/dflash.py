@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from tests.golden.make.llama_cpp_api import Library, library
 from tests.support import dflash_models
 
 CONTEXT = 0  # llama_context_type
-MOST = 2.0  # differences of a draft's logits, in those of the model's own
+RANDOM = 40  # DFlash models of random shapes
+MOST = 4.0  # differences of a draft's logits, in those of the model's own
 IDS = [(37 * i + 11) % 300 for i in range(40)]
 
 
@@ -42,6 +44,12 @@ class DFlash(Drafter):
         self.process(DECODE, batch)
         return np.stack([self.logits_at(1 + i) for i in range(count)])
 
+    def place(self, batch: Any, at: int, position: int) -> None:
+        """Set the position of a batch's token, on each axis if there are several, and that its logits are read."""
+        axes = (ctypes.c_int32 * 4)(position, position, position, 0)
+        assert self.call("llama_batch_ext_set_pos", batch, at, axes)
+        assert self.call("llama_batch_ext_set_output_logits", batch, at, True)
+
     def _inject(self, ids: Sequence[int]) -> None:
         """Fill the caches with keys and values of the model's hidden states."""
         self.target.logits(ids)
@@ -57,9 +65,10 @@ class DFlash(Drafter):
 
 
 def main() -> int:
-    """Compare a DFlash model of each kind, and of each architecture; return the exit code."""
+    """Compare a DFlash model of each kind, of each architecture, and of random shapes; return the exit code."""
     worst, same = 0.0, True  # difference, in those of the model's own logits
-    for name, kind in {**dflash_models.KINDS, **dflash_models.OTHERS}.items():
+    shapes = {f"random {seed}": dflash_models.random_kind(seed) for seed in range(RANDOM)}
+    for name, kind in {**dflash_models.KINDS, **dflash_models.OTHERS, **shapes}.items():
         with tempfile.TemporaryDirectory() as folder:
             paths = Path(folder) / "model.gguf", Path(folder) / "draft.gguf"
             dflash_models.write(kind, *paths, np.float32)  # llama.cpp rounds activations for F16

@@ -36,7 +36,7 @@ async def texts(engine: Engine, prompt: list[int], count: int, beside: int = 0) 
         plain = [await collect(engine, ids, sampling, count) for ids in prompts]
         engine.forget()
         account.balance, account.on, account._debt = 1e9, False, 0.0
-        await runner.prepare([*model._prefill, *_lists(runner, model.account.most, 1)], [0])
+        await runner.prepare([*model._beside, *_lists(runner, model.account.most, 1)], [0])
         for n in range(2, 2 + beside):  # else each would decode alone, without drafts, until all kernels are compiled
             await runner.prepare([*runner.step_lists([0] * n), *_lists(runner, 1, n)], [0])
         before = (totals.draft_steps, totals.model_drafted, totals.model_accepted)
