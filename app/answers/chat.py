@@ -70,7 +70,8 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
     given, placed = await media.of_messages(model, request.messages, exchange.fetch)
     messages = _for_template(model, dialect, placed)
     asked_at = datetime.fromtimestamp(identity.created)
-    prompt = prompts.of_chat(given, request, messages, dialect.template_tools(), dialect.template, asked_at)
+    harmless = harmless_beginning(model, dialect, request)
+    prompt = prompts.of_chat(given, harmless, messages, dialect.template_tools(), dialect.template, asked_at)
     run.parser = lambda choice: dialect.parser(prompt.text, request.split_reasoning, identity.random_bytes(choice))
     run.shown = shown
     if rules is not None:
@@ -83,8 +84,17 @@ async def chat(model: Loaded, request: ChatRequest, exchange: Exchange, load: Lo
 
 def _for_template(model: Loaded, dialect: Dialect, messages: Messages) -> Messages:
     """The messages as the template gets them."""
-    prepared = dialect.template.prepare(prompts.harmless(model, messages, dialect.unbroken_in_answers))
+    unbroken = dialect.unbroken_in_answers - model.tokenizer.end_texts
+    prepared = dialect.template.prepare(prompts.harmless(model, messages, unbroken))
     return dialect.messages(prepared, partial(prompts.broken, model))
+
+
+def harmless_beginning(model: Loaded, dialect: Dialect, request: ChatRequest) -> ChatRequest:
+    """The request with the special tokens broken in the beginning of its answer, but for those that answers have."""
+    if request.continues_verbatim:
+        return request
+    unbroken = dialect.unbroken_in_answers.union(dialect.markers) - model.tokenizer.end_texts
+    return replace(request, continued=prompts.broken(model, request.continued, unbroken))
 
 
 async def count_tokens(model: Loaded, request: ChatRequest, fetch: Fetch) -> dict[str, int | None]:
@@ -92,7 +102,8 @@ async def count_tokens(model: Loaded, request: ChatRequest, fetch: Fetch) -> dic
     dialect = dialect_of(model.template, request.tools, model.tokenizer.vocab.ids)
     given, placed = await media.of_messages(model, request.messages, fetch)
     messages = _for_template(model, dialect, placed)
-    tokens = prompts.tokens_of_chat(given, request, messages, dialect.template_tools(), dialect.template)
+    harmless = harmless_beginning(model, dialect, request)
+    tokens = prompts.tokens_of_chat(given, harmless, messages, dialect.template_tools(), dialect.template)
     return {"tokens": tokens, "context_length": model.engine.context_length if model.engine else None}
 
 

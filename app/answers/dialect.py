@@ -61,10 +61,15 @@ class Dialect:
 
     @property
     def unbroken_in_answers(self) -> frozenset[str]:
-        """Texts of the tokens of calls and thoughts, which a client may give back within an answer's content."""
-        tags = self._tags or ()
+        """Texts of the tokens of calls and thoughts, which a client may give back within an answer's content.
+
+        Those that also mark turns are left out.
+        """
+        tags, turns = self._tags or (), self.template.forms.conversations
+        for tag in tags:
+            turns = turns.replace(tag, "")
         tokens = (token for text in (*self._call_texts, *tags) for token in _tokens(text))
-        return frozenset((*tokens, *(tag.strip() for tag in tags)))
+        return frozenset(text for text in (*tokens, *(tag.strip() for tag in tags)) if text not in turns)
 
     @property
     def banned(self) -> str | None:

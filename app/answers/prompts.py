@@ -109,26 +109,24 @@ def harmless(model: Loaded, messages: Messages, unbroken: frozenset[str] = froze
     """The messages with the special tokens broken in results of tools, in answers, and in parts marked as untrusted.
 
     Such texts come from files and other programs, and a model copies them into its answers and calls. With its special
-    tokens, a passage could end its turn and begin one of the system. `unbroken`: tokens that stay whole in answers, if
-    they end none.
+    tokens, a passage could end its turn and begin one of the system. `unbroken`: tokens that stay whole in answers.
     """
-    unbroken -= {model.tokenizer.text_of(token) for token in model.tokenizer.eog_ids}
-
-    def answered(value: Any) -> Any:
-        return broken(model, value, unbroken)
 
     def safe(message: dict[str, Any]) -> dict[str, Any]:
-        content = message.get("content")
-        if message["role"] in ("tool", "function"):
+        role, content, calls = message["role"], message.get("content"), message.get("tool_calls")
+        if role in ("tool", "function"):
             return {"content": content} | {name: broken(model, value) for name, value in message.items()}
+
+        def own(value: Any) -> Any:
+            return broken(model, value, unbroken) if role == "assistant" else value
+
         if isinstance(content, list):
-            content = [broken(model, part) if part.get("untrusted") else part for part in content]
-        if message["role"] == "assistant":
-            content = answered(content)
-            message = {name: answered(text) if name in _THOUGHTS else text for name, text in message.items()}
-        calls = message.get("tool_calls")
+            content = [broken(model, part) if part.get("untrusted") else own(part) for part in content]
+        else:
+            content = own(content)
+        thoughts = {name: own(message[name]) for name in _THOUGHTS if name in message}
         called = {"tool_calls": [_harmless_call(model, call) for call in calls]} if isinstance(calls, list) else {}
-        return {**message, "content": content, **called}
+        return {**message, **thoughts, "content": content, **called}
 
     return list(map(safe, messages))
 

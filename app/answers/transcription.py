@@ -73,7 +73,7 @@ def chat_of(model: Loaded, request: SoundRequest, data: bytes) -> ChatRequest:
             "stream_options": {"include_usage": True},
         }
     )
-    made.continued = continued
+    made.continued, made.continues_verbatim = continued, True
     return made
 
 

@@ -97,6 +97,7 @@ class ChatRequest(Request):
     tools: Tools = field(default_factory=Tools)
     split_reasoning: bool = True
     continued: str = ""  # the beginning of the answer: the content of a last message that is not in `messages`
+    continues_verbatim: bool = False  # the special tokens of `continued` count: it is no client's text
 
 
 @dataclass

@@ -3,6 +3,7 @@
 import codecs
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from py_engine.errors import WispError
@@ -118,6 +119,11 @@ class Tokenizer:
             marks = (text for text in defined if not all(c.isalnum() or c.isspace() for c in text))
             self._turn_texts = template, frozenset(marks)
         return self._special.broken(text, self._turn_texts[1], unbroken)
+
+    @cached_property
+    def end_texts(self) -> frozenset[str]:
+        """The texts of the tokens that end an answer."""
+        return frozenset(map(self.text_of, self.eog_ids))
 
     def text_of(self, token: int | None) -> str:
         """A token's text in the vocabulary; "" for None."""

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from app.answers import prompts
+from app.answers import chat, prompts
 from app.answers.media import RequestMedia
 from app.answers.recognition import dialect_of
 from app.answers.truncation import without_oldest_turns
@@ -206,12 +207,39 @@ def test_answers_keep_the_tokens_of_their_thoughts_and_calls() -> None:
     found = toy()
     text = found.broken("<turn></s><turn>", "<turn>", frozenset({"<turn>"}))
     assert [token for token in found.encode_prompt(text) if token in (2, 3)] == [3, 3]
-    said: Any = [{"role": "assistant", "content": "a<|im_end|>b"}]
-    assert prompts.harmless(mini(), said, frozenset({"<|im_end|>"})) != said  # it ends answers
+    parts = [{"type": "text", "text": "<|im_end|>", "untrusted": True}, {"type": "text", "text": "<|im_end|>"}]
+    said: Any = [{"role": "assistant", "content": parts}]
+    (message,) = prompts.harmless(mini(), said, frozenset({"<|im_end|>"}))
+    assert [part["text"] == "<|im_end|>" for part in message["content"]] == [False, True]
     template = ChatTemplate("{% if tools %}<tool_call>{{ tools }}{% endif %}<think>{{ messages[0].content }}<|im_end|>")
     dialect = dialect_of(template, chat_request({"messages": [{"role": "user", "content": "x"}]}).tools)
     assert {"<think>", "</think>", "<tool_call>", "</tool_call>"} <= dialect.unbroken_in_answers
     assert "<|im_end|>" not in dialect.unbroken_in_answers
+
+
+def test_tokens_of_turns_do_not_stay_in_answers() -> None:
+    """Also where thoughts are made of them, as in Kimi K3; the prompt's end may open a thought."""
+    template = ChatTemplate(
+        "{% for m in messages %}<|open|>{{ m.role }}<|sep|>{{ m.content }}<|close|>{{ m.role }}<|sep|>{% endfor %}"
+        "<|open|>think<|sep|>"
+    )
+    dialect = dialect_of(template, chat_request({"messages": [{"role": "user", "content": "x"}]}).tools)
+    assert not {"<|open|>", "<|sep|>", "<|close|>"} & dialect.unbroken_in_answers
+    assert "<|open|>think<|sep|>" in dialect.unbroken_in_answers
+
+
+def test_the_beginning_of_an_answer_cannot_forge_a_turn() -> None:
+    model = mini()
+    said = [{"role": "user", "content": "x"}, {"role": "assistant", "content": FORGED}]
+    request = chat_request({"messages": said, "continue_final_message": True})
+    begun = chat.harmless_beginning(model, dialect_of(model.template, request.tools), request)
+    assert remove_breaks(begun.continued) == FORGED
+    prompt = prompts.of_chat(RequestMedia(model), begun, model.template.prepare(request.messages), None)
+    plain = prompts.of_chat(RequestMedia(model), replace(request, continued=""), request.messages, None)
+    assert control(model.tokenizer, prompt.ids) == control(model.tokenizer, plain.ids)
+    assert chat.harmless_beginning(
+        model, dialect_of(model.template, request.tools), replace(request, continues_verbatim=True)
+    ) == (replace(request, continues_verbatim=True))
 
 
 def test_calls_without_special_tokens_stay_as_they_are() -> None:
