@@ -93,8 +93,10 @@ def harmless_beginning(model: Loaded, dialect: Dialect, request: ChatRequest) ->
     """The request with the special tokens broken in the beginning of its answer, but for those that answers have."""
     if request.continues_verbatim:
         return request
-    unbroken = dialect.unbroken_in_answers.union(dialect.markers) - model.tokenizer.end_texts
-    return replace(request, continued=prompts.broken(model, request.continued, unbroken))
+    unbroken = dialect.unbroken_in_answers - model.tokenizer.end_texts
+    texts = dialect.heads.split(request.continued) if dialect.heads else [request.continued]
+    texts = [text if i % 2 else prompts.broken(model, text, unbroken) for i, text in enumerate(texts)]
+    return replace(request, continued="".join(texts))
 
 
 async def count_tokens(model: Loaded, request: ChatRequest, fetch: Fetch) -> dict[str, int | None]:

@@ -39,6 +39,8 @@ _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 class Dialect:
     """Tool calls in one CallSyntax, reasoning between two tags. `native`: the template itself describes tools."""
 
+    heads: re.Pattern[str] | None = None  # of the messages of an answer, as a group, where it has several
+
     def __init__(
         self, syntax: CallSyntax, tags: tuple[str, str] | None, tools: Tools, template: ChatTemplate, native: bool
     ) -> None:
@@ -65,9 +67,10 @@ class Dialect:
 
         Those that also mark turns are left out.
         """
-        tags, turns = self._tags or (), self.template.forms.conversations
+        tags, (before, after) = self._tags or (), self.template.forms.turns
         for tag in tags:
-            turns = turns.replace(tag, "")
+            before = before.replace(tag, "")  # of a thought that is empty, or was left out
+        turns = before + after
         tokens = (token for text in (*self._call_texts, *tags) for token in _tokens(text))
         return frozenset(text for text in (*tokens, *(tag.strip() for tag in tags)) if text not in turns)
 

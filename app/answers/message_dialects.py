@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from app.answers.dialect import Dialect, Rules
 from app.answers.harmony import HarmonyParser
@@ -18,6 +19,7 @@ from app.openai.tools import Tool
 class Harmony(Dialect):
     """gpt-oss: messages in channels. A call is a message to a function."""
 
+    heads = re.compile(r"((?:<\|end\|><\|start\|>assistant)?<\|channel\|>\w+<\|message\|>)")
     markers = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>")
 
     def parser(self, prompt: str, split_reasoning: bool, random_bytes: RandomBytes = os.urandom) -> Parser:

@@ -100,14 +100,19 @@ class Forms:
     @cached_property
     def written(self) -> str:
         """The template's source, and short conversations as it renders them: it may join special tokens from pieces."""
-        return f"{self._source}\n{self.conversations}"
-
-    @cached_property
-    def conversations(self) -> str:
-        """Short conversations without tools or calls, as the template renders them."""
         said = [{"role": role, "content": self._text(role)} for role in ("system", "user", "assistant", "tool")]
         conversations = (said[:3], said[1:3], [*said[1:3], said[1]], [*said[1:3], said[3]])
-        return "\n".join(self._rendered(each)[:MOST_WRITTEN] for each in conversations)
+        return "\n".join([self._source, *(self._rendered(each)[:MOST_WRITTEN] for each in conversations)])
+
+    @cached_property
+    def turns(self) -> tuple[str, str]:
+        """What the template writes between a question and its answer, and between the answer and the next question."""
+        asked, answer = _user(self._text(FIRST)), {"role": "assistant", "content": self._text(SECOND)}
+        if self.requires_thoughts:
+            answer["reasoning_content"] = ""
+        rest = self._rendered([asked, answer, asked]).partition(FIRST)[2]
+        before, _, after = rest.partition(SECOND)
+        return before, after.partition(FIRST)[0]
 
     def _text(self, text: str) -> Any:
         """A text as the content of a message."""
