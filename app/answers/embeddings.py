@@ -246,14 +246,17 @@ async def rank(model: Loaded, request: RankRequest, job: Job) -> Any:
 
 def _pairs(model: Loaded, request: RankRequest) -> Iterator[list[int]]:
     """The checked prompt of each document."""
-    longest = model.engine_or_error().context_length
+    engine, query = model.engine_or_error(), request.query
+    longest = engine.context_length
     for i, document in enumerate(request.documents):
-        ids = rank_prompt(model, request.query, document)
+        ids = rank_prompt(model, query, document)
+        if len(ids) > longest:
+            _check_length(engine, rank_prompt(model, query, ""), "query")
         words = model.tokenizer.encode(document) if request.truncate and len(ids) > longest else []
         while words and (excess := len(ids) - longest) > 0:  # a shortened text may have more tokens than before
             words = words[: max(0, len(words) - excess)]
-            ids = rank_prompt(model, request.query, model.tokenizer.decode(words))
-        _check_length(model.engine_or_error(), ids, f"{request.param}[{i}]")
+            ids = rank_prompt(model, query, model.tokenizer.decode(words))
+        _check_length(engine, ids, f"{request.param}[{i}]")
         yield ids
 
 

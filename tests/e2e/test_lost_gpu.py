@@ -157,11 +157,12 @@ def answers(page: Page, requests: list[dict[str, Any]], lose: Callable[[], None]
     least = [0 if r.keys() & {"input", "tools"} else 3 for r in requests]  # a busy engine joins chunks
     for _ in range(10):
         run(page, "start(requests)", requests=requests)
-        if not lose or not run(page, WAIT_FOR_TOKENS, least=least):
-            break
-    if lose:
-        lose()
-    return run(page, "return answers;")
+        if not lose:
+            return run(page, "return answers;")
+        if not run(page, WAIT_FOR_TOKENS, least=least):
+            lose()
+            return run(page, "return answers;")
+    raise AssertionError("the page saw ten times nothing but complete answers")
 
 
 def wait_for_notices(page: Page, count: int) -> None:

@@ -116,7 +116,7 @@ def test_tool_calls_streamed(page: Page) -> None:
         tools=TOOLS,
     )
     assert json.loads(snapshot["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]) == {"city": "Paris"}
-    assert pieces > 1  # a busy engine joins those of several tokens
+    assert pieces > 2  # the name, and arguments in several pieces
 
 
 def test_json_schema(page: Page) -> None:

@@ -94,7 +94,7 @@ def test_a_model_with_its_projector_sees_and_hears(talk: Page) -> None:
 
 
 def test_a_model_that_hears_gets_the_sound_of_a_video(talk: Page) -> None:
-    """As a clip that can be removed; a silent video has none. A model that only sees gets none either."""
+    """As a clip that can be removed; a silent video has none."""
     record = f"""async () => {{ {RECORD_WITH_SOUND}
         return btoa(String.fromCharCode(...new Uint8Array(await recorded.arrayBuffer()))); }}"""
     film = base64.b64decode(talk.evaluate(record))

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from playwright.sync_api import Browser, Page
@@ -72,6 +72,8 @@ WAIT_FOR_CHUNKS = """
   return over;
 """
 
+ARE_OVER = "return Promise.race([answers.then(() => true), new Promise((no) => setTimeout(no, 0, false))]);"
+
 
 def ask(content: str, **more: Any) -> dict[str, Any]:
     """A streamed chat request."""
@@ -102,14 +104,15 @@ def answers(page: Page, requests: list[dict[str, Any]]) -> Any:
     return settled(page, "answers")
 
 
-def start_until(page: Page, requests: list[dict[str, Any]], least: int) -> None:
-    """Send the requests and wait until some stream has so many chunks.
+def start_until(page: Page, requests: list[dict[str, Any]], least: int, others: Sequence[Page] = ()) -> None:
+    """Send the requests, from other pages too, and wait until some stream of the page has so many chunks.
 
     A busy page may see the chunks only when all answers are complete: they are asked for again then.
     """
     for _ in range(10):
-        run(page, "start(requests)", requests=requests)
-        if not wait_for_chunks(page, least):
+        for one in (*others, page):
+            run(one, "start(requests)", requests=requests)
+        if not wait_for_chunks(page, least) and not any(run(other, ARE_OVER) for other in others):
             return
     raise AssertionError("the page saw ten times nothing but complete answers")
 
