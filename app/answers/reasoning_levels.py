@@ -14,10 +14,11 @@ _MENTIONS = re.compile(r"(?<![a-zA-Z])(effort|strength)s?\b")  # thinking_effort
 
 @lru_cache(maxsize=16)
 def levels(source: str) -> dict[str, str]:
-    """The efforts that a template tells apart: ours -> its name for it.
+    """A template's levels: a request's effort -> the level's name.
 
-    They are the texts in its statements about the effort. A template that rejects others has no more than those: its
-    error is about the effort, or follows a check that the effort is not in a list.
+    They are the texts in the template's statements about the effort. Some templates reject all others: an error is
+    raised in a statement about the effort, or after a check that the effort is not in a list. Others print any text, so
+    they have usual levels besides.
     """
     found: dict[str, str] = {}
     rejects = is_check = False
@@ -32,7 +33,7 @@ def levels(source: str) -> dict[str, str]:
 
 
 def level_of(source: str, effort: str) -> str:
-    """The template's name for an effort, or for the next higher one that it has, or for its highest.
+    """The template's level for an effort, else the next higher one that it has, else its highest.
 
     An effort that is not one of OpenAI's stays: a client that knows the template may use its names.
     """

@@ -104,9 +104,11 @@ def make_drafter(
     """
     header, plan = file.header, ops.plan
     if is_assistant(header):
+        from py_engine.models.gemma4 import Config as Gemma4
         from py_engine.models.gemma4_assistant import make_assistant
 
-        assistant = make_assistant(header, model, ops, w, caches, file.factors)  # type: ignore[arg-type]
+        assert isinstance(model, Gemma4)  # check_draft() has made sure
+        assistant = make_assistant(header, model, ops, w, caches, file.factors)
         return StepDrafter(assistant, plan.n_ctx, anchor=shift_index(plan.n_ctx, plan.page))
     if is_eagle(header):
         from py_engine.models.eagle import make_eagle

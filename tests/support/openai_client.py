@@ -3,6 +3,7 @@
 
 import functools
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,10 @@ def bundle(name: str, file: Path) -> str:
     BUNDLES.mkdir(parents=True, exist_ok=True)
     bundled = tool_run([node(), ROOT / "tools" / "bundle.mjs"], f"Cannot bundle {name}", cwd=ROOT, stdin=request)
     made = BUNDLES / f"{name}.js"
-    made.write_text(json.loads(bundled)["outputs"][name], encoding="utf-8")
+    with tempfile.TemporaryDirectory(dir=BUNDLES) as folder:
+        whole = Path(folder) / made.name
+        whole.write_text(json.loads(bundled)["outputs"][name], encoding="utf-8")
+        whole.replace(made)  # at once: a page of another process may read it
     return f"/repo/{made.relative_to(NODE_MODULES.parent).as_posix()}"
 
 

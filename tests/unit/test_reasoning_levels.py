@@ -1,4 +1,4 @@
-"""Efforts of reasoning, as chat templates of several families tell them apart."""
+"""Levels of reasoning that chat templates of several families have, and those that efforts become."""
 
 from typing import Any
 
