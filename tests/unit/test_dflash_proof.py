@@ -8,45 +8,25 @@ import pytest
 from py_engine.cpu import attention
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import BLOCK, BLOCK_LOGITS, BLOCK_MASKED, DRAFT_END, PREFILL, SMALL_BATCH, begin_block
-from py_engine.planner import PlanOptions, make_plan
 from py_engine.proof import comparison
 from py_engine.proof.case import Case
-from py_engine.proof.cases import cases
-from py_engine.proof.variants import shaders_of
 from tests.support import dflash_models
 from tests.support.devices import GPU
-from tests.support.model_files import ModelFiles
+from tests.support.draft_proofs import SOFTWARE, cases_of, check_each_result
 
 LISTS = [PREFILL, SMALL_BATCH, begin_block(1), BLOCK, BLOCK_MASKED, BLOCK_LOGITS, DRAFT_END]
-SOFTWARE = Device(subgroup=4, software=True)
 
 
 def made(folder: Path, kind: str, device: Device) -> list[Case]:
-    """The cases of a DFlash model's lists; they have those of all shaders."""
+    """The cases of a DFlash model's lists."""
     paths = folder / "model.gguf", folder / "draft.gguf"
     dflash_models.write(dflash_models.KINDS[kind], *paths)
-    files = ModelFiles.read(paths[0], draft=paths[1])
-    options = PlanOptions(512, 128, "f16", draft=files.parts.draft, draft_tokens=files.draft_tokens())
-    plan = make_plan(files.parts.header, device, options)
-    found = list(cases(plan, device, LISTS, lambda shader: False))
-    assert {s.label for case in found for s in case.shaders} == {s.label for s in shaders_of(plan, device, LISTS)}
-    return found
+    return cases_of(*paths, LISTS, device)
 
 
 @pytest.mark.parametrize(("kind", "device"), [("windowed", GPU), ("plain", SOFTWARE)], ids=["gpu", "software"])
 def test_another_value_in_any_result_is_a_fault(kind: str, device: Device, tmp_path: Path) -> None:
-    for case in made(tmp_path, kind, device):
-        assert comparison.fault(case, case.want) is None
-        for name, (op, binding) in case.written().items():
-            values = case.want[name].copy()
-            if binding in comparison.PASSED_ON or values.dtype == np.uint32:
-                continue
-            at = np.flatnonzero(values.reshape(-1).astype(np.float32) > comparison.REMOVED)
-            assert len(at) or not op.consts.get("q_rows", 1), op.kernel  # queries, where there are keys alone
-            if len(at):
-                usual = np.sqrt(np.mean(values.reshape(-1)[at].astype(np.float64) ** 2))
-                values.reshape(-1)[at[-1]] += usual
-                assert comparison.fault(case, case.want | {name: values}), f"{op.kernel} {binding}"
+    check_each_result(made(tmp_path, kind, device))
 
 
 @pytest.mark.parametrize("stage", ["block", "masked"])

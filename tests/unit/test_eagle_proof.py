@@ -1,6 +1,5 @@
 """The proof's cases of the kernels of EAGLE-3 heads."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,45 +8,25 @@ import pytest
 from py_engine.cpu import attention
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import MTP, MTP_NEXT, PREFILL, SMALL_BATCH, each
-from py_engine.planner import PlanOptions, make_plan
 from py_engine.proof import comparison
 from py_engine.proof.case import Case
-from py_engine.proof.cases import cases
-from py_engine.proof.variants import shaders_of
 from tests.support import eagle_models
 from tests.support.devices import GPU
-from tests.support.model_files import ModelFiles
+from tests.support.draft_proofs import SOFTWARE, cases_of, check_each_result
 
 LISTS = [PREFILL, SMALL_BATCH, MTP, MTP_NEXT, each(MTP), each(MTP_NEXT)]
-SOFTWARE = Device(subgroup=4, software=True)
 
 
-def made(folder: Path, kind: str, device: Device) -> Iterator[Case]:
-    """The cases of a head's lists; they have those of all shaders."""
+def made(folder: Path, kind: str, device: Device) -> list[Case]:
+    """The cases of a head's lists."""
     paths = folder / "model.gguf", folder / "head.gguf"
     eagle_models.write(eagle_models.KINDS[kind], *paths)
-    files = ModelFiles.read(paths[0], draft=paths[1])
-    options = PlanOptions(512, 128, "f16", draft=files.parts.draft, draft_tokens=files.draft_tokens())
-    plan = make_plan(files.parts.header, device, options)
-    found = list(cases(plan, device, LISTS, lambda shader: False))
-    assert {s.label for case in found for s in case.shaders} == {s.label for s in shaders_of(plan, device, LISTS)}
-    return iter(found)
+    return cases_of(*paths, LISTS, device)
 
 
 @pytest.mark.parametrize(("kind", "device"), [("reduced", GPU), ("shared", SOFTWARE)], ids=["gpu", "software"])
 def test_another_value_in_any_result_is_a_fault(kind: str, device: Device, tmp_path: Path) -> None:
-    for case in made(tmp_path, kind, device):
-        assert comparison.fault(case, case.want) is None
-        for name, (op, binding) in case.written().items():
-            values = case.want[name].copy()
-            if binding in comparison.PASSED_ON or values.dtype == np.uint32:
-                continue
-            at = np.flatnonzero(values.reshape(-1).astype(np.float32) > comparison.REMOVED)
-            assert len(at) or not op.consts.get("q_rows", 1), op.kernel  # queries, where there are keys alone
-            if len(at):
-                usual = np.sqrt(np.mean(values.reshape(-1)[at].astype(np.float64) ** 2))
-                values.reshape(-1)[at[-1]] += usual
-                assert comparison.fault(case, case.want | {name: values}), f"{op.kernel} {binding}"
+    check_each_result(made(tmp_path, kind, device))
 
 
 def test_every_row_of_a_heads_input_is_computed(tmp_path: Path) -> None:
