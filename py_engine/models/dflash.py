@@ -98,6 +98,10 @@ def _shape(header: Header, w: Weights, tokens: Sequence[int] | None) -> Shape:
     cfg, layers = Config.from_gguf(header), header.arch("target_layers")
     if not (isinstance(layers, list) and layers and all(type(layer) is int for layer in layers)):
         raise WispError(f"{DFLASH}.target_layers is {layers!r:.100}; it must be a list of numbers.", "corrupt_header")
+    if min(layers) < 1:
+        raise unsupported_dflash(
+            f"reads the inputs of the layers {layers!r:.100}, Wisp has those of layer 1 and later ones"
+        )
     for tensor in (f"{DRAFT}blk.{i}.{name}.weight" for i in range(cfg.block_count) for name in NEEDED):
         if tensor not in w:
             raise missing_tensor(tensor, DFLASH)
@@ -154,7 +158,7 @@ def _check_fits(header: Header, shape: Shape, model: Config) -> None:
         why = f"its rows are {shape.width} wide, the model's {model.embedding_length}"
     elif len(shape.layers) > model.block_count:
         why = f"it reads {len(shape.layers)} layers, the model has {model.block_count}"
-    elif not all(0 < layer <= last for layer in shape.layers):
+    elif max(shape.layers) > last:
         why = f"it reads the inputs of the layers {list(shape.layers)}, Wisp has those of the layers 1 to {last}"
     elif TABLE in header.tensors and shape.cfg.vocab != model.vocab:
         why = f"it embeds {shape.cfg.vocab} tokens, the model has {model.vocab}"

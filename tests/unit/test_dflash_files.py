@@ -76,7 +76,6 @@ def test_its_own_model_takes_it(any_files: ModelFiles) -> None:
 MISFITS: list[tuple[str, object, str]] = [
     ("embedding_length", 96, "its rows are 96 wide, the model's 64"),
     ("target_layers", [1, 2, 4], r"it reads the inputs of the layers \[1, 2, 4\], Wisp has those of the layers 1 to 3"),
-    ("target_layers", [0, 2, 3], "it reads the inputs of the layers"),
     ("target_layers", [1, 2, 3, 1, 2], "it reads 5 layers, the model has 4"),
     ("tokenizer.ggml.mask_token_id", 304, "its masked token is 304, the model has 304 tokens"),
 ]
@@ -94,6 +93,8 @@ FAULTS: list[tuple[str, object, str, str]] = [
     ("target_layers", 3, "dflash.target_layers is 3; it must be a list of numbers", "corrupt_header"),
     ("target_layers", [1, True], "it must be a list of numbers", "corrupt_header"),
     ("target_layers", [], "it must be a list of numbers", "corrupt_header"),
+    ("target_layers", [0, 1, 2], r"DFlash model reads .* layers \[0, 1, 2\]", "unsupported_architecture"),
+    ("target_layers", [1, -1, 2], r"Wisp has those of layer 1 and later ones", "unsupported_architecture"),
     ("tokenizer.ggml.mask_token_id", ABSENT, "^The draft model's file lacks the metadata key", "missing_metadata"),
     ("tokenizer.ggml.mask_token_id", -1, "mask_token_id is -1; it must be a token's number", "corrupt_header"),
     ("tokenizer.ggml.mask_token_id", "x", "it must be a token's number", "corrupt_header"),
