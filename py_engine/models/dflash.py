@@ -10,6 +10,7 @@ Sources: DFlash (Chen and others 2026, arXiv 2602.06036) and llama.cpp's `dflash
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,6 +38,7 @@ ACTIVATIONS = {"silu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu"}
 TABLE, OUTPUT = "token_embd.weight", "output.weight"  # which a file may lack: then they are the model's
 # Tensors that each layer has. Layers of models may do without some of these.
 NEEDED = ("attn_norm", "attn_q_norm", "attn_k_norm", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
+LAYER = re.compile(r"blk\.(\d+)\.")  # what the names of a layer's tensors begin with
 # Tensors and metadata of relatives that draft in other ways, and what they have.
 RELATIVES = {
     "markov_w1.weight": "has a Markov head (DSpark)",
@@ -102,6 +104,7 @@ def _shape(header: Header, w: Weights, tokens: Sequence[int] | None) -> Shape:
         raise unsupported_dflash(
             f"reads the inputs of the layers {layers!r:.100}, Wisp has those of layer 1 and later ones"
         )
+    _check_layers(header, cfg.block_count)
     for tensor in (f"{DRAFT}blk.{i}.{name}.weight" for i in range(cfg.block_count) for name in NEEDED):
         if tensor not in w:
             raise missing_tensor(tensor, DFLASH)
@@ -119,6 +122,18 @@ def _shape(header: Header, w: Weights, tokens: Sequence[int] | None) -> Shape:
     mutual = not switch(header, "attention.causal", False)
     scale = optional_number(header, "attention.value_scale") or 1.0
     return Shape(cfg, tuple(layers), _mask(header), most, mutual, scale, tokens)
+
+
+def _check_layers(header: Header, count: int) -> None:
+    """Raise WispError corrupt_header if the file has a layer after the first `count`: it would not be computed."""
+    for name in header.tensors:
+        layer = LAYER.match(name)
+        if layer and int(layer[1]) >= count:
+            raise WispError(
+                f"{DFLASH}.block_count is {count}, but the file has the tensor {name}. Download the file again, or use "
+                "another conversion of the draft model.",
+                "corrupt_header",
+            )
 
 
 def _activation(header: Header) -> str:

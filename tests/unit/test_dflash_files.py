@@ -112,6 +112,12 @@ def test_what_fits_no_model_is_no_mismatch(plain: ModelFiles, key: str, value: o
     assert error.value.code == code
 
 
+def test_a_layer_that_the_metadata_do_not_count_is_an_error(plain: ModelFiles) -> None:
+    with pytest.raises(WispError, match=r"dflash\.block_count is 1, but the file has the tensor blk\.1\.") as error:
+        plan(plain, edited(draft_of(plain), "block_count", 1))
+    assert error.value.code == "corrupt_header"
+
+
 @pytest.mark.parametrize(("pattern", "why"), [(4, "is 4; it must be a list of truth values"), ([True], "as long as")])
 def test_each_layer_says_whether_it_has_a_window(plain: ModelFiles, pattern: object, why: str) -> None:
     draft = edited(draft_of(plain), "attention.sliding_window", 8)
