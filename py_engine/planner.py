@@ -52,6 +52,7 @@ from typing import Any
 
 from py_engine.errors import WispError
 from py_engine.files.convolutions import PROJECTOR, flattened
+from py_engine.files.draft_header import errors_of_draft
 from py_engine.files.gguf_header import Header
 from py_engine.models import embedding
 from py_engine.models.architecture import Architecture
@@ -169,7 +170,8 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     drafter: StepDrafter | BlockDrafter | None = None
     if options.draft is not None:
         file = DraftFile(options.draft, options.kv_type, options.draft_factors, options.draft_tokens)
-        drafter = make_drafter(file, cfg, prefill, weights, caches)
+        with errors_of_draft():
+            drafter = make_drafter(file, cfg, prefill, weights, caches)
     elif block is not None:
         drafter = StepDrafter(MtpLayer(cfg, weights, block, ropes[-1], mtp_cache), n_ctx)
     parts = _Parts(header, model, cfg, weights, device, ropes, caches, drafter)
@@ -197,7 +199,8 @@ def _add_draft_model(plan: Plan, header: Header, device: Device, options: PlanOp
         drafts_for=both,
         max_small_batch=plan.max_small_batch,
     )
-    draft = make_plan(header, device, sizes)
+    with errors_of_draft():
+        draft = make_plan(header, device, sizes)
     for which, one in (("The model", plan), ("The draft model", draft)):
         why = "generates no text: there is nothing to draft" if not one.generates else ""
         why = why or ("is a diffusion model: it generates no token after the other" if one.diffusion else "")
