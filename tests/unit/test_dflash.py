@@ -179,7 +179,7 @@ def ops() -> Ops:
 
 def test_prompts_see_no_later_positions(ops: Ops) -> None:
     cache, q = make_cache(ops.plan, 0, 64, "f32", page_group(ops.plan, 0)), ops.rows("q", 64)
-    with pytest.raises(AssertionError, match="nor do they see later ones"):
+    with pytest.raises(AssertionError, match="hide later positions"):
         ops.attention(q, cache, (4, 4, 16), AttentionOptions(1.0, mutual=True))
 
 
