@@ -19,9 +19,8 @@ from py_engine.files.tensor_types import TensorType as Q
 ASSISTANT = "gemma4-assistant"  # drafts from the model's hidden states and caches (models/gemma4_assistant.py)
 ASSISTED = "gemma4"  # the architecture that assistants draft for
 EAGLE = "eagle3"  # drafts from the hidden states of three of the model's layers (models/eagle.py)
-DFLASH = (
-    "dflash"  # drafts several tokens at once from the hidden states of some of the model's layers (models/dflash.py)
-)
+# drafts several tokens at once from the hidden states of some of the model's layers (models/dflash.py)
+DFLASH = "dflash"
 # Architectures for which llama.cpp exports layer inputs and Wisp keeps one residual stream.
 EAGLE_TARGETS = ("gemma4", "gpt-oss", "llama", "minimax-m2", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next")
 DFLASH_TARGETS = tuple(sorted((*EAGLE_TARGETS, "k2-horizon", "mimo2", "minimax-01", "muse-glimmer")))

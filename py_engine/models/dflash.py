@@ -4,7 +4,7 @@ A matrix `fc` and a norm make the states of a token one row, its fused state. Ea
 up to the newest one's predecessor are made of these rows, so the model's lists fill the layers' caches. A draft is one
 pass over a block: the newest token, then masked tokens, which all have the embedding of one token of the vocabulary.
 The block's tokens attend to the caches and to each other, also to later ones, unless the file says that they do not.
-The logits of a masked token are of its own place.
+Row i of the logits predicts the masked token i itself, not the one after it.
 Sources: DFlash (Chen and others 2026, arXiv 2602.06036) and llama.cpp's `dflash`.
 """
 
