@@ -41,7 +41,7 @@ With a draft model there are four lists of its own, and DRAFT_BEGIN and DRAFT_EN
 (plan/draft.py). If the model drafts by its own MTP layer (models/mtp.py) or by an EAGLE-3 head (models/eagle.py), the
 lists of prompts, of one sequence and of small batches also fill that layer's cache, and MTP and MTP_NEXT draft. With
 Gemma 4's assistant (models/gemma4_assistant.py) they store hidden states instead. With a DFlash model
-(models/dflash.py) they fill its layers' caches, and BLOCK and BLOCK_LOGITS draft.
+(models/dflash.py) they fill its layers' caches, and DRAFT_BLOCK and DRAFT_BLOCK_LOGITS draft.
 """
 
 from __future__ import annotations

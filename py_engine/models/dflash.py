@@ -32,7 +32,7 @@ from py_engine.plan.rope import Rope
 from py_engine.plan.weights import Weights, missing_tensor
 
 NEOX = True
-BLOCK = 16  # tokens of a block, where the file does not say
+BLOCK_SIZE = 16  # tokens of a block, where the file does not say
 MASK = "tokenizer.ggml.mask_token_id"
 ACTIVATIONS = {"silu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu"}
 TABLE, OUTPUT = "token_embd.weight", "output.weight"  # which a file may lack: then they are the model's
@@ -116,7 +116,7 @@ def _shape(header: Header, w: Weights, tokens: Sequence[int] | None) -> Shape:
         activation=_activation(header),
         windows=_windows(header, cfg),
     )
-    most = natural(header, "block_size", BLOCK) - 1
+    most = natural(header, "block_size", BLOCK_SIZE) - 1
     if most < 1:
         raise unsupported_dflash(f"has blocks of {most + 1} tokens, the newest one among them")
     mutual = not switch(header, "attention.causal", False)

@@ -7,7 +7,15 @@ import pytest
 
 from py_engine.cpu import attention
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import BLOCK, BLOCK_LOGITS, BLOCK_MASKED, DRAFT_END, PREFILL, SMALL_BATCH, begin_block
+from py_engine.plan.lists import (
+    DRAFT_BLOCK,
+    DRAFT_BLOCK_LOGITS,
+    DRAFT_BLOCK_MASKED,
+    DRAFT_END,
+    PREFILL,
+    SMALL_BATCH,
+    begin_block,
+)
 from py_engine.planner import PlanOptions, make_plan
 from py_engine.proof import comparison
 from py_engine.proof.case import Case
@@ -17,7 +25,7 @@ from tests.support import dflash_models
 from tests.support.devices import GPU
 from tests.support.model_files import ModelFiles
 
-LISTS = [PREFILL, SMALL_BATCH, begin_block(1), BLOCK, BLOCK_MASKED, BLOCK_LOGITS, DRAFT_END]
+LISTS = [PREFILL, SMALL_BATCH, begin_block(1), DRAFT_BLOCK, DRAFT_BLOCK_MASKED, DRAFT_BLOCK_LOGITS, DRAFT_END]
 SOFTWARE = Device(subgroup=4, software=True)
 
 
