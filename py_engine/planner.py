@@ -41,7 +41,7 @@ With a draft model there are four lists of its own, and DRAFT_BEGIN and DRAFT_EN
 (plan/draft.py). If the model drafts by its own MTP layer (models/mtp.py) or by an EAGLE-3 head (models/eagle.py), the
 lists of prompts, of one sequence and of small batches also fill that layer's cache, and MTP and MTP_NEXT draft. With
 Gemma 4's assistant (models/gemma4_assistant.py) they store hidden states instead. With a DFlash model
-(models/dflash.py) they fill its layers' caches, and BLOCK and BLOCK_LOGITS draft.
+(models/dflash.py) they fill its layers' caches, and DRAFT_BLOCK and DRAFT_BLOCK_LOGITS draft.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from typing import Any
 
 from py_engine.errors import WispError
 from py_engine.files.convolutions import PROJECTOR, flattened
+from py_engine.files.draft_header import errors_of_draft
 from py_engine.files.gguf_header import Header
 from py_engine.models import embedding
 from py_engine.models.architecture import Architecture
@@ -169,7 +170,8 @@ def make_plan(header: Header, device: Device, options: PlanOptions) -> Plan:
     drafter: StepDrafter | BlockDrafter | None = None
     if options.draft is not None:
         file = DraftFile(options.draft, options.kv_type, options.draft_factors, options.draft_tokens)
-        drafter = make_drafter(file, cfg, prefill, weights, caches)
+        with errors_of_draft():
+            drafter = make_drafter(file, cfg, prefill, weights, caches)
     elif block is not None:
         drafter = StepDrafter(MtpLayer(cfg, weights, block, ropes[-1], mtp_cache), n_ctx)
     parts = _Parts(header, model, cfg, weights, device, ropes, caches, drafter)
@@ -197,7 +199,8 @@ def _add_draft_model(plan: Plan, header: Header, device: Device, options: PlanOp
         drafts_for=both,
         max_small_batch=plan.max_small_batch,
     )
-    draft = make_plan(header, device, sizes)
+    with errors_of_draft():
+        draft = make_plan(header, device, sizes)
     for which, one in (("The model", plan), ("The draft model", draft)):
         why = "generates no text: there is nothing to draft" if not one.generates else ""
         why = why or ("is a diffusion model: it generates no token after the other" if one.diffusion else "")

@@ -8,7 +8,8 @@ more rows for padding.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from py_engine.errors import WispError
@@ -18,9 +19,8 @@ from py_engine.files.tensor_types import TensorType as Q
 ASSISTANT = "gemma4-assistant"  # drafts from the model's hidden states and caches (models/gemma4_assistant.py)
 ASSISTED = "gemma4"  # the architecture that assistants draft for
 EAGLE = "eagle3"  # drafts from the hidden states of three of the model's layers (models/eagle.py)
-DFLASH = (
-    "dflash"  # drafts several tokens at once from the hidden states of some of the model's layers (models/dflash.py)
-)
+# drafts several tokens at once from the hidden states of some of the model's layers (models/dflash.py)
+DFLASH = "dflash"
 # Architectures for which llama.cpp exports layer inputs and Wisp keeps one residual stream.
 EAGLE_TARGETS = ("gemma4", "gpt-oss", "llama", "minimax-m2", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next")
 DFLASH_TARGETS = tuple(sorted((*EAGLE_TARGETS, "k2-horizon", "mimo2", "minimax-01", "muse-glimmer")))
@@ -30,7 +30,32 @@ TOKENS = "d2t"  # the tensor with the model's token for each one of a reduced vo
 KIND = "tokenizer.ggml.model"
 MOST_TOKENS = 1 << 20  # of a reduced vocabulary
 MOST_MORE = 128  # tokens that the model may have at the end, as in llama.cpp
+# Errors of a file's content, whatever model it is of.
+OF_CONTENT = (
+    "bad_tensor_shape", "corrupt_header", "missing_metadata", "missing_tensor", "unsupported_architecture",
+    "unsupported_quantization",
+)  # fmt: skip
+FIELD = "draft"  # of a load request: the file
 ADVICE = "Give a smaller model of the same family, or load without draft."
+
+
+@contextmanager
+def errors_of_draft() -> Iterator[None]:
+    """A context whose errors about a file's content are about the draft model's: they name it, and the field FIELD."""
+    try:
+        yield
+    except WispError as error:
+        if error.param or error.code not in OF_CONTENT:
+            raise
+        text, general = error.message, "The GGUF file "
+        begin = "The draft model's file "
+        text = begin + text.removeprefix(general) if text.startswith(general) else f"{begin.strip()}: {text}"
+        raise error.reworded(text, FIELD) from None
+
+
+def field_of(tensor: str) -> str | None:
+    """The field of a load request that gave the file of a tensor: FIELD; None: the model's."""
+    return FIELD if tensor.startswith(DRAFT) else None
 
 
 def is_assistant(header: Header) -> bool:
@@ -79,7 +104,7 @@ def unsupported_dflash(why: str) -> WispError:
 
 
 def _unsupported(text: str) -> WispError:
-    return WispError(text, "unsupported_architecture", param="draft")
+    return WispError(text, "unsupported_architecture", param=FIELD)
 
 
 _UNFIT = {ASSISTANT: unfit_assistant, EAGLE: unfit_eagle, DFLASH: unfit_dflash}
@@ -89,7 +114,7 @@ def _unfit(what: str, why: str) -> WispError:
     return WispError(
         f"This {what} does not fit the model: {why}. Give the {what} of this model, or load without draft.",
         "draft_mismatch",
-        param="draft",
+        param=FIELD,
     )
 
 
@@ -103,9 +128,10 @@ def has_tokens(header: Header) -> bool:
         return False
     if info.type != Q.I64 or len(info.shape) != 1 or not 0 < info.shape[0] <= MOST_TOKENS:
         raise WispError(
-            f"Tensor {TOKENS} is {info.type.name}, {info.shape}. It must be a list of at most {MOST_TOKENS:,} tokens, "
-            "as I64.",
+            f"{described(DRAFT + TOKENS)} is {info.type.name}, {info.shape}. It must be a list of at most "
+            f"{MOST_TOKENS:,} tokens, as I64.",
             "corrupt_header",
+            param=FIELD,
         )
     return True
 
@@ -170,5 +196,5 @@ def _other_size(tokens: int, of_draft: int) -> str:
 
 def _mismatch(what: str) -> WispError:
     return WispError(
-        f"The draft model has another vocabulary than the model: {what}. {ADVICE}", "draft_mismatch", param="draft"
+        f"The draft model has another vocabulary than the model: {what}. {ADVICE}", "draft_mismatch", param=FIELD
     )

@@ -74,7 +74,8 @@ class DraftAccount:
     def gain(self, k: int, plain_ms: float, drafting_ms: Callable[[int], float]) -> float:
         """How many times as fast drafts of k tokens are expected to be. The arguments are those of choose()."""
         tokens, steps = sum(self.accepted**i for i in range(k + 1)), self.estimate(k, plain_ms, drafting_ms)
-        # A time of long ago may have had a delay. A longer draft at once may take longer only to verify.
+        # A time of long ago may have had a delay. But where drafts are made at once, a longer one costs no more:
+        # what was measured of it stands, because the model may really verify it more slowly.
         if k < self._latest or (k > self._latest and not self._at_once):
             steps = min(steps, self._extrapolated(k, plain_ms, drafting_ms))
         return tokens / steps

@@ -4,12 +4,13 @@ A matrix `fc` and a norm make the states of a token one row, its fused state. Ea
 up to the newest one's predecessor are made of these rows, so the model's lists fill the layers' caches. A draft is one
 pass over a block: the newest token, then masked tokens, which all have the embedding of one token of the vocabulary.
 The block's tokens attend to the caches and to each other, also to later ones, unless the file says that they do not.
-The logits of a masked token are of its own place.
+Row i of the logits predicts the masked token i itself, not the one after it.
 Sources: DFlash (Chen and others 2026, arXiv 2602.06036) and llama.cpp's `dflash`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,12 +32,13 @@ from py_engine.plan.rope import Rope
 from py_engine.plan.weights import Weights, missing_tensor
 
 NEOX = True
-BLOCK = 16  # tokens of a block, where the file does not say
+BLOCK_SIZE = 16  # tokens of a block, where the file does not say
 MASK = "tokenizer.ggml.mask_token_id"
 ACTIVATIONS = {"silu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu"}
 TABLE, OUTPUT = "token_embd.weight", "output.weight"  # which a file may lack: then they are the model's
 # Tensors that each layer has. Layers of models may do without some of these.
 NEEDED = ("attn_norm", "attn_q_norm", "attn_k_norm", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
+LAYER = re.compile(r"blk\.(\d+)\.")  # what the names of a layer's tensors begin with
 # Tensors and metadata of relatives that draft in other ways, and what they have.
 RELATIVES = {
     "markov_w1.weight": "has a Markov head (DSpark)",
@@ -98,6 +100,11 @@ def _shape(header: Header, w: Weights, tokens: Sequence[int] | None) -> Shape:
     cfg, layers = Config.from_gguf(header), header.arch("target_layers")
     if not (isinstance(layers, list) and layers and all(type(layer) is int for layer in layers)):
         raise WispError(f"{DFLASH}.target_layers is {layers!r:.100}; it must be a list of numbers.", "corrupt_header")
+    if min(layers) < 1:
+        raise unsupported_dflash(
+            f"reads the inputs of the layers {layers!r:.100}, Wisp has those of layer 1 and later ones"
+        )
+    _check_layers(header, cfg.block_count)
     for tensor in (f"{DRAFT}blk.{i}.{name}.weight" for i in range(cfg.block_count) for name in NEEDED):
         if tensor not in w:
             raise missing_tensor(tensor, DFLASH)
@@ -109,12 +116,24 @@ def _shape(header: Header, w: Weights, tokens: Sequence[int] | None) -> Shape:
         activation=_activation(header),
         windows=_windows(header, cfg),
     )
-    most = natural(header, "block_size", BLOCK) - 1
+    most = natural(header, "block_size", BLOCK_SIZE) - 1
     if most < 1:
         raise unsupported_dflash(f"has blocks of {most + 1} tokens, the newest one among them")
     mutual = not switch(header, "attention.causal", False)
     scale = optional_number(header, "attention.value_scale") or 1.0
     return Shape(cfg, tuple(layers), _mask(header), most, mutual, scale, tokens)
+
+
+def _check_layers(header: Header, count: int) -> None:
+    """Raise WispError corrupt_header if the file has a layer after the first `count`: it would not be computed."""
+    for name in header.tensors:
+        layer = LAYER.match(name)
+        if layer and int(layer[1]) >= count:
+            raise WispError(
+                f"{DFLASH}.block_count is {count}, but the file has the tensor {name}. Download the file again, or use "
+                "another conversion of the draft model.",
+                "corrupt_header",
+            )
 
 
 def _activation(header: Header) -> str:
@@ -154,7 +173,7 @@ def _check_fits(header: Header, shape: Shape, model: Config) -> None:
         why = f"its rows are {shape.width} wide, the model's {model.embedding_length}"
     elif len(shape.layers) > model.block_count:
         why = f"it reads {len(shape.layers)} layers, the model has {model.block_count}"
-    elif not all(0 < layer <= last for layer in shape.layers):
+    elif max(shape.layers) > last:
         why = f"it reads the inputs of the layers {list(shape.layers)}, Wisp has those of the layers 1 to {last}"
     elif TABLE in header.tensors and shape.cfg.vocab != model.vocab:
         why = f"it embeds {shape.cfg.vocab} tokens, the model has {model.vocab}"

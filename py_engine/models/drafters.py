@@ -14,7 +14,7 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.draft import add_block, add_mtp
 from py_engine.plan.features import Features
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import BLOCK, BLOCK_LOGITS, MTP, MTP_NEXT, each
+from py_engine.plan.lists import DRAFT_BLOCK, DRAFT_BLOCK_LOGITS, MTP, MTP_NEXT, each
 from py_engine.plan.ops import Ops
 from py_engine.plan.pages import shift_index
 from py_engine.plan.plan import Buffer, Plan
@@ -75,8 +75,8 @@ class BlockDrafter:
 
     def add_lists(self, plan: Plan, ops_of: OpsOf, logits: Buffer, batch_logits: Buffer) -> None:
         """Add the lists of its step, which is always of a small batch, with their logits."""
-        x = self.layer.block(ops_of(BLOCK, plan.max_small_batch, True))
-        self.layer.logits(ops_of(BLOCK_LOGITS, plan.max_small_batch, True), x, batch_logits)
+        x = self.layer.block(ops_of(DRAFT_BLOCK, plan.max_small_batch, True))
+        self.layer.logits(ops_of(DRAFT_BLOCK_LOGITS, plan.max_small_batch, True), x, batch_logits)
 
     def add_to(self, plan: Plan, device: Device) -> None:
         """Make it what drafts in the plan, which has all its lists."""

@@ -82,6 +82,10 @@ def _shape(header: Header, w: Weights, tokens: Sequence[int] | None) -> Shape:
         raise WispError(f"{EAGLE}.target_layers is {layers!r:.100}; it must be a list of numbers.", "corrupt_header")
     if len(layers) != LAYERS:
         raise unsupported_eagle(f"reads {len(layers)} layers of its model; Wisp drafts with heads that read {LAYERS}")
+    if min(layers) < 1:
+        raise unsupported_eagle(
+            f"reads the inputs of the layers {layers!r:.100}, Wisp has those of layer 1 and later ones"
+        )
     for name in GATED:
         if BLOCK + name not in w:
             raise missing_tensor(BLOCK + name, EAGLE)
@@ -94,8 +98,7 @@ def _check_fits(header: Header, shape: Shape, model: Config) -> None:
     why, tokens = "", shape.tokens
     if (read := count(header, "target_hidden_size")) != model.embedding_length:
         why = f"it reads {read} values of a token's state, the model has {model.embedding_length}"
-    elif not all(0 < layer < model.block_count for layer in shape.layers):
-        last = model.block_count - 1
+    elif max(shape.layers) > (last := model.block_count - 1):
         why = f"it reads the inputs of the layers {list(shape.layers)}, Wisp has those of the layers 1 to {last}"
     elif TABLE in header.tensors and shape.cfg.vocab != model.vocab:
         why = f"it embeds {shape.cfg.vocab} tokens, the model has {model.vocab}"

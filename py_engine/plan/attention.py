@@ -79,8 +79,8 @@ class AttentionOptions:
         chunked: dict[str, int | str] = {"CHUNKED": 1} if self.window and self.chunked else {}
         anchor: dict[str, int | str] = {"ANCHOR": self.anchor} if self.anchor else {}
         first: dict[str, int | str] = {"FROM": self.first} if self.first else {}
-        first |= {"MUTUAL": 1} if self.mutual else {}
-        return {"WINDOW": self.window} | chunked | anchor | first | (self.part.params if self.part else {})
+        mutual: dict[str, int | str] = {"MUTUAL": 1} if self.mutual else {}
+        return {"WINDOW": self.window} | chunked | anchor | first | mutual | (self.part.params if self.part else {})
 
     @property
     def mask_params(self) -> dict[str, int]:
@@ -240,7 +240,7 @@ def quantize_cache(ops: OpList, cache: Cache, cols: int) -> None:
 def prefill(ops: OpList, call: Call) -> None:
     """Attention of many tokens of one sequence, in tiles of tokens x positions."""
     assert not call.options.first, "the kernels for batches see all positions"
-    assert not call.options.mutual, "nor do they see later ones"
+    assert not call.options.mutual, "the kernels for batches hide later positions"
     _, n_head_kv, head_dim = call.heads
     causal, sinks, slopes, relative = (getattr(call.options, n) for n in ("causal", "sinks", "slopes", "relative"))
     expanded, value = call.expanded, call.expanded.value if call.expanded else head_dim

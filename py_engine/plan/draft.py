@@ -16,9 +16,9 @@ DECODE. In a round of an MTP layer, an assistant or a head, the steps between DR
 MTP_NEXT, each with a sampler: for one sequence, or as each(MTP) ... for several. A DFlash model's round has one step,
 which drafts all tokens:
     begin_block(k)                    the newest token of each sequence, and k masked ones after it
-    BLOCK                             the DFlash model's layers
-    BLOCK_MASKED                      the masked tokens are left
-    BLOCK_LOGITS and each(a sampler)  the tokens that they stand for
+    DRAFT_BLOCK                       the DFlash model's layers
+    DRAFT_BLOCK_MASKED                the masked tokens are left
+    DRAFT_BLOCK_LOGITS ...            with each(a sampler), the tokens that they stand for
     DRAFT_END ...                     as above
 """
 
@@ -32,11 +32,11 @@ from py_engine.plan.adapted_lists import AdaptedSequences
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import (
     BATCH_FORWARD,
-    BLOCK,
-    BLOCK_LOGITS,
-    BLOCK_MASKED,
     DECODE,
     DRAFT_BEGIN,
+    DRAFT_BLOCK,
+    DRAFT_BLOCK_LOGITS,
+    DRAFT_BLOCK_MASKED,
     DRAFT_END,
     DRAFT_NEWEST,
     MTP,
@@ -105,12 +105,12 @@ def add_mtp(plan: Plan, device: Device, n_ctx: int, anchor: int = 0) -> None:
 
 
 def add_block(plan: Plan, device: Device, n_ctx: int, most: int, mask: int) -> None:
-    """Make the lists BLOCK and BLOCK_LOGITS what drafts in a plan.
+    """Make the lists DRAFT_BLOCK and DRAFT_BLOCK_LOGITS what drafts in a plan.
 
     `n_ctx`: positions that what drafts was trained for; `most`: tokens of its drafts; `mask`: the token that stands for
     one that is to be drafted. Of a recurrent model, a draft has one token, as in add_mtp().
     """
-    moved = sum(part.bytes for _, part in of_step(plan, [BLOCK, BLOCK_LOGITS], device, 1, 0))
+    moved = sum(part.bytes for _, part in of_step(plan, [DRAFT_BLOCK, DRAFT_BLOCK_LOGITS], device, 1, 0))
     cost, most = moved / decode_bytes(plan, device, 0), 1 if plan.recurrent else min(most, MAX_DRAFT)
     plan.draft = DraftPlan(min(n_ctx, plan.n_ctx), cost, most, SEQUENCES, computed_by_model=True, at_once=True)
     for tokens in range(1, most + 1):
@@ -119,8 +119,8 @@ def add_block(plan: Plan, device: Device, n_ctx: int, most: int, mask: int) -> N
         params: dict[str, int | str] = {"STAGE": "block", "TOKENS": ops.tokens.shape[1], "MASK": mask}
         ops.add("draft_states", params, {"drafts": tokens}, bindings, 1)
         plan.lazy.add(ops.name)
-    plan.lazy |= {BLOCK, BLOCK_LOGITS}
-    _add_stages(plan, device, {BLOCK_MASKED: "masked", DRAFT_END: "end"})
+    plan.lazy |= {DRAFT_BLOCK, DRAFT_BLOCK_LOGITS}
+    _add_stages(plan, device, {DRAFT_BLOCK_MASKED: "masked", DRAFT_END: "end"})
 
 
 def _add_states(plan: Plan, device: Device, begin: str, anchor: int = 0) -> None:
@@ -203,9 +203,9 @@ def _block_draft(sampling: list[str], count: int, tokens: int) -> list[Step]:
     """The steps in which a DFlash model drafts some tokens of each of `count` sequences."""
     return [
         ([begin_block(tokens)], 1),
-        ([BLOCK], count * (1 + tokens)),
-        ([BLOCK_MASKED], 1),
-        ([BLOCK_LOGITS, *map(each, sampling)], count * tokens),
+        ([DRAFT_BLOCK], count * (1 + tokens)),
+        ([DRAFT_BLOCK_MASKED], 1),
+        ([DRAFT_BLOCK_LOGITS, *map(each, sampling)], count * tokens),
     ]
 
 

@@ -37,13 +37,14 @@ DRAFT_END = "draft_end"  # after its last one
 
 MTP = "mtp"  # the MTP layer on the newest token: logits of the token after the next one
 MTP_NEXT = "mtp_next"  # the same on a token that it has drafted
-BLOCK = "draft_block"  # a DFlash model's layers on a block: the newest token of each sequence, and masked ones after it
-BLOCK_MASKED = "draft_block_masked"  # after it: the masked tokens are left
-BLOCK_LOGITS = "draft_block_logits"  # after it: the logits of the tokens that they stand for
+# a DFlash model's layers on a draft block: the newest token of each sequence, and masked ones after it
+DRAFT_BLOCK = "draft_block"
+DRAFT_BLOCK_MASKED = "draft_block_masked"  # after it: the masked tokens are left
+DRAFT_BLOCK_LOGITS = "draft_block_logits"  # after it: the logits of the tokens that they stand for
 
 
 def begin_block(tokens: int) -> str:
-    """The list before BLOCK, with so many masked tokens of each sequence."""
+    """The list before DRAFT_BLOCK, with so many masked tokens of each sequence."""
     return f"draft_block_begin_{tokens}"
 
 

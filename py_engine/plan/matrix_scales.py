@@ -6,7 +6,7 @@ NVFP4 files have them, because the scales in the blocks have eight bits. A kerne
 from __future__ import annotations
 
 from py_engine.errors import WispError
-from py_engine.files.draft_header import DRAFT, described
+from py_engine.files.draft_header import DRAFT, described, field_of
 from py_engine.plan.plan import Weight
 
 MAX_STACKED = 3  # matrices with scales of their own in one weight: lib/matrix_scale.wgsl
@@ -23,6 +23,7 @@ def unsupported_scale(tensor: str) -> WispError:
         f"{described(tensor)} has a scale of its own ({scale_of(tensor).removeprefix(DRAFT)}), which Wisp cannot apply "
         "there yet. Use a file in another quantisation.",
         "unsupported_quantization",
+        param=field_of(tensor),
     )
 
 

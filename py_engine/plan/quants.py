@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from py_engine.errors import WispError
-from py_engine.files.draft_header import described
+from py_engine.files.draft_header import described, field_of
 from py_engine.files.tensor_types import BLOCK_SIZES
 from py_engine.files.tensor_types import TensorType as Q
 
@@ -125,6 +125,7 @@ def layout(type: Q, tensor: str) -> Layout:
         raise WispError(
             f"{described(tensor)} is stored as {type.name}, which Wisp cannot run yet. Use a file in one of: {known}.",
             "unsupported_quantization",
+            param=field_of(tensor),
         )
     return LAYOUTS[type]
 

@@ -84,11 +84,12 @@ def _threads(subgroup: int, working: int, threads: int) -> int:
 
 def _is_rounded_since(ops: OpList, rounding: Op) -> bool:
     """Whether the list has this rounding, maybe with more beside it, and no later op changes x or its bytes."""
-    x, xq = rounding.bindings["x"], rounding.bindings["xq"]
+    x, xq = (rounding.bindings[name].name for name in ("x", "xq"))  # views of a buffer have its name
     for op in reversed(ops.ops):
-        if op.kernel == "quantize_rows" and op.bindings["xq"] is xq:
-            return _includes(op.bindings, rounding.bindings) and _includes(op.params, rounding.params)
-        if op.kernel not in BETWEEN or op.bindings.get("y") is x:
+        if op.kernel == "quantize_rows" and op.bindings["xq"].name == xq:
+            pairs = (op.bindings, rounding.bindings), (op.params, rounding.params), (op.consts, rounding.consts)
+            return all(_includes(*pair) for pair in pairs)
+        if op.kernel not in BETWEEN or ("y" in op.bindings and op.bindings["y"].name == x):
             return False
     return False
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import prod
 
 from py_engine.errors import WispError
-from py_engine.files.draft_header import DRAFT, described
+from py_engine.files.draft_header import DRAFT, described, field_of
 from py_engine.files.gguf_header import Header, TensorInfo
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import quants
@@ -94,6 +94,7 @@ class Weights:
                 f"{described(tensor)} is {' x '.join(map(str, got))}; the metadata requires "
                 f"{' x '.join(map(str, shape))}.",
                 "bad_tensor_shape",
+                param=field_of(tensor),
             )
         quants.layout(info.type, tensor)
         if not scaled and self._has_scale(tensor):
@@ -255,7 +256,9 @@ class Weights:
         info = self._tensor(tensor, *shape)
         if info.type != Q.F32:
             raise WispError(
-                f"{described(tensor)} is {info.type.name}; vectors must be F32.", "unsupported_quantization"
+                f"{described(tensor)} is {info.type.name}; vectors must be F32.",
+                "unsupported_quantization",
+                param=field_of(tensor),
             )
 
     def integers(self, tensor: str, rows: int, cols: int) -> Weight:
@@ -264,7 +267,9 @@ class Weights:
         if info is None:
             raise missing_tensor(tensor, self.header.architecture)
         if info.type != Q.I32 or tuple(reversed(info.shape)) not in ((rows, cols), (rows,) if cols == 1 else ()):
-            raise WispError(f"{described(tensor)} must be I32, {rows} x {cols}.", "bad_tensor_shape")
+            raise WispError(
+                f"{described(tensor)} must be I32, {rows} x {cols}.", "bad_tensor_shape", param=field_of(tensor)
+            )
         return self._add(Weight(tensor, Q.F32, rows, cols, ((tensor, 0, rows),)))
 
     def has_all(self, tensors: list[str]) -> bool:

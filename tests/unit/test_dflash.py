@@ -13,10 +13,10 @@ from py_engine.plan.attention import AttentionOptions
 from py_engine.plan.cache import make_cache, page_group
 from py_engine.plan.draft import MAX_DRAFT
 from py_engine.plan.lists import (
-    BLOCK,
-    BLOCK_LOGITS,
-    BLOCK_MASKED,
     DECODE,
+    DRAFT_BLOCK,
+    DRAFT_BLOCK_LOGITS,
+    DRAFT_BLOCK_MASKED,
     DRAFT_END,
     GREEDY,
     MTP,
@@ -87,7 +87,7 @@ def compare(kind: dflash_models.Kind, files: Files, parts: Sequence[tuple[int, i
     assert cpu.plan.draft is not None
     for count in range(1, cpu.plan.draft.most + 1):
         want = reference.drafts(IDS[: n + 1], count)
-        cpu.feed(n, [IDS[n]], [begin_block(count), BLOCK, BLOCK_MASKED, BLOCK_LOGITS], 0)
+        cpu.feed(n, [IDS[n]], [begin_block(count), DRAFT_BLOCK, DRAFT_BLOCK_MASKED, DRAFT_BLOCK_LOGITS], 0)
         got, known = cpu.buffers[f"{SMALL_BATCH_LOGITS}.logits"][:count, : want.shape[1]], np.isfinite(want)
         np.testing.assert_allclose(got[known], want[known], atol=1e-4)
         assert (got[~known] < -1e29).all()
@@ -103,7 +103,12 @@ def test_the_sampled_tokens_are_those_of_the_logits(files: Files) -> None:
     cpu.feed(0, IDS[:16], [PREFILL], 0)
     assert cpu.plan.draft is not None
     count = min(3, cpu.plan.draft.most)
-    cpu.feed(16, [IDS[16]], [begin_block(count), BLOCK, BLOCK_MASKED, BLOCK_LOGITS, each(GREEDY), DRAFT_END], 0)
+    cpu.feed(
+        16,
+        [IDS[16]],
+        [begin_block(count), DRAFT_BLOCK, DRAFT_BLOCK_MASKED, DRAFT_BLOCK_LOGITS, each(GREEDY), DRAFT_END],
+        0,
+    )
     logits = cpu.buffers[f"{SMALL_BATCH_LOGITS}.logits"][:count, : cpu.plan.n_vocab]
     assert cpu.buffers["tokens"][0, 16 : 17 + count].tolist() == [IDS[16], *logits.argmax(axis=1)]
     states = cpu.buffers["state"][:32].reshape(8, 4)
@@ -179,7 +184,7 @@ def ops() -> Ops:
 
 def test_prompts_see_no_later_positions(ops: Ops) -> None:
     cache, q = make_cache(ops.plan, 0, 64, "f32", page_group(ops.plan, 0)), ops.rows("q", 64)
-    with pytest.raises(AssertionError, match="nor do they see later ones"):
+    with pytest.raises(AssertionError, match="hide later positions"):
         ops.attention(q, cache, (4, 4, 16), AttentionOptions(1.0, mutual=True))
 
 

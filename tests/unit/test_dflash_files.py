@@ -76,7 +76,6 @@ def test_its_own_model_takes_it(any_files: ModelFiles) -> None:
 MISFITS: list[tuple[str, object, str]] = [
     ("embedding_length", 96, "its rows are 96 wide, the model's 64"),
     ("target_layers", [1, 2, 4], r"it reads the inputs of the layers \[1, 2, 4\], Wisp has those of the layers 1 to 3"),
-    ("target_layers", [0, 2, 3], "it reads the inputs of the layers"),
     ("target_layers", [1, 2, 3, 1, 2], "it reads 5 layers, the model has 4"),
     ("tokenizer.ggml.mask_token_id", 304, "its masked token is 304, the model has 304 tokens"),
 ]
@@ -90,13 +89,27 @@ def test_one_of_another_model_is_refused(plain: ModelFiles, key: str, value: obj
 
 
 FAULTS: list[tuple[str, object, str, str]] = [
-    ("target_layers", ABSENT, "lacks the metadata key dflash.target_layers", "missing_metadata"),
-    ("target_layers", 3, "dflash.target_layers is 3; it must be a list of numbers", "corrupt_header"),
+    (
+        "target_layers",
+        ABSENT,
+        "^The draft model's file lacks the metadata key dflash.target_layers",
+        "missing_metadata",
+    ),
+    (
+        "target_layers",
+        3,
+        "^The draft model's file: dflash.target_layers is 3; it must be a list of numbers",
+        "corrupt_header",
+    ),
     ("target_layers", [1, True], "it must be a list of numbers", "corrupt_header"),
     ("target_layers", [], "it must be a list of numbers", "corrupt_header"),
+    ("target_layers", [0, 1, 2], r"DFlash model reads .* layers \[0, 1, 2\]", "unsupported_architecture"),
+    ("target_layers", [1, -1, 2], r"Wisp has those of layer 1 and later ones", "unsupported_architecture"),
     ("tokenizer.ggml.mask_token_id", ABSENT, "^The draft model's file lacks the metadata key", "missing_metadata"),
     ("tokenizer.ggml.mask_token_id", -1, "mask_token_id is -1; it must be a token's number", "corrupt_header"),
     ("tokenizer.ggml.mask_token_id", "x", "it must be a token's number", "corrupt_header"),
+    ("context_length", 0, "^The draft model's file: dflash.context_length is 0", "corrupt_header"),
+    ("rope.scaling.type", "zig", "^The draft model's file: RoPE scaling of type 'zig'", "unsupported_architecture"),
     ("block_size", 1, "DFlash model has blocks of 1 tokens", "unsupported_architecture"),
     ("hidden_activation", "relu", "DFlash model has the activation 'relu'", "unsupported_architecture"),
     ("hyper_connection_count", 4, "DFlash model has the layers of DeepSeek V4", "unsupported_architecture"),
@@ -108,7 +121,13 @@ FAULTS: list[tuple[str, object, str, str]] = [
 def test_what_fits_no_model_is_no_mismatch(plain: ModelFiles, key: str, value: object, why: str, code: str) -> None:
     with pytest.raises(WispError, match=why) as error:
         plan(plain, edited(draft_of(plain), key, value))
-    assert error.value.code == code
+    assert (error.value.code, error.value.param) == (code, "draft")
+
+
+def test_a_layer_that_the_metadata_do_not_count_is_an_error(plain: ModelFiles) -> None:
+    with pytest.raises(WispError, match=r"dflash\.block_count is 1, but the file has the tensor blk\.1\.") as error:
+        plan(plain, edited(draft_of(plain), "block_count", 1))
+    assert (error.value.code, error.value.param) == ("corrupt_header", "draft")
 
 
 @pytest.mark.parametrize(("pattern", "why"), [(4, "is 4; it must be a list of truth values"), ([True], "as long as")])
@@ -146,11 +165,20 @@ def test_an_error_names_a_tensor_of_another_shape_or_type(plain: ModelFiles) -> 
     draft = draft_of(plain)
     fc = draft.tensors["fc.weight"]
     narrow = draft.tensors | {"fc.weight": replace(fc, shape=(128, 64))}
-    with pytest.raises(WispError, match=r"^Tensor fc.weight of the draft model's file is 64 x 128; .* 64 x 192"):
+    with pytest.raises(
+        WispError, match=r"^Tensor fc.weight of the draft model's file is 64 x 128; .* 64 x 192"
+    ) as error:
         plan(plain, replace(draft, tensors=narrow))
+    assert (error.value.code, error.value.param) == ("bad_tensor_shape", "draft")
     other = draft.tensors | {"fc.weight": replace(fc, type=Q.I32)}
-    with pytest.raises(WispError, match=r"^Tensor fc.weight of the draft model's file is stored as I32"):
+    with pytest.raises(WispError, match=r"^Tensor fc.weight of the draft model's file is stored as I32") as error:
         plan(plain, replace(draft, tensors=other))
+    assert (error.value.code, error.value.param) == ("unsupported_quantization", "draft")
+    norm = draft.tensors["output_norm.weight"]
+    halves = draft.tensors | {norm.name: replace(norm, type=Q.F16)}
+    with pytest.raises(WispError, match=r"^Tensor output_norm.weight of the draft model's file is F16") as error:
+        plan(plain, replace(draft, tensors=halves))
+    assert (error.value.code, error.value.param) == ("unsupported_quantization", "draft")
 
 
 def test_it_embeds_the_tokens_of_its_model(owned: ModelFiles) -> None:
@@ -183,8 +211,12 @@ def test_its_tokens_are_a_list(owned: ModelFiles) -> None:
     assert has_tokens(draft)
     assert read_tokens(owned.rows(f"{DRAFT}d2t", 0, 1)) == owned.draft_tokens()
     changed = replace(draft, tensors=draft.tensors | {"d2t": replace(draft.tensors["d2t"], type=Q.I32)})
-    with pytest.raises(WispError, match=r"Tensor d2t is I32.* It must be a list of at most 1,048,576 tokens, as I64"):
+    with pytest.raises(
+        WispError,
+        match=r"^Tensor d2t of the draft model's file is I32.* It must be a list of at most 1,048,576 tokens, as I64",
+    ) as error:
         has_tokens(changed)
+    assert error.value.param == "draft"
 
 
 @pytest.mark.parametrize(("trained", "used"), [(32, 32), (4096, SIZES.n_ctx)])

@@ -7,14 +7,22 @@ import pytest
 
 from py_engine.cpu import attention
 from py_engine.plan.kernels import Device
-from py_engine.plan.lists import BLOCK, BLOCK_LOGITS, BLOCK_MASKED, DRAFT_END, PREFILL, SMALL_BATCH, begin_block
+from py_engine.plan.lists import (
+    DRAFT_BLOCK,
+    DRAFT_BLOCK_LOGITS,
+    DRAFT_BLOCK_MASKED,
+    DRAFT_END,
+    PREFILL,
+    SMALL_BATCH,
+    begin_block,
+)
 from py_engine.proof import comparison
 from py_engine.proof.case import Case
 from tests.support import dflash_models
 from tests.support.devices import GPU
 from tests.support.draft_proofs import SOFTWARE, cases_of, check_each_result
 
-LISTS = [PREFILL, SMALL_BATCH, begin_block(1), BLOCK, BLOCK_MASKED, BLOCK_LOGITS, DRAFT_END]
+LISTS = [PREFILL, SMALL_BATCH, begin_block(1), DRAFT_BLOCK, DRAFT_BLOCK_MASKED, DRAFT_BLOCK_LOGITS, DRAFT_END]
 
 
 def made(folder: Path, kind: str, device: Device) -> list[Case]:

@@ -16,9 +16,11 @@ from py_engine.engine import Engine
 from py_engine.errors import WispError
 from py_engine.files.draft_header import check_draft
 from py_engine.generate.draft_model import ACCEPTED, DraftModel
+from py_engine.load_plan import CPU
 from py_engine.plan.draft import DRAFT_PREFILL, MAX_DRAFT
 from py_engine.plan.sampling import Sampling
 from py_engine.plan.shared import SHORT_BATCH
+from py_engine.planner import PlanOptions, make_plan
 from py_engine.runners import Row
 from tests.support import wasm_engines
 from tests.support.cpu_engines import MODEL, PROMPT, SHAPED, WARM, Counting, collect, make
@@ -329,6 +331,21 @@ async def test_a_draft_model_may_lack_the_last_tokens(tmp_path: Path) -> None:
         assert totals.model_drafted > totals.model_accepted > 20
         if used.runner.numpy:
             assert text == await collect(make(), PROMPT, WARM, 60)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says", "code"),
+    [
+        ({"llama.block_count": 0}, "^The draft model's file: llama.block_count is 0", "corrupt_header"),
+        ({"llama.rope.scaling.type": "zig"}, "^The draft model's file: RoPE scaling of", "unsupported_architecture"),
+    ],
+)
+def test_an_error_in_a_draft_models_file_names_it(changed: dict[str, object], says: str, code: str) -> None:
+    model = header("llama/llama.F32")
+    draft = replace(model, metadata=model.metadata | changed)
+    with pytest.raises(WispError, match=says) as error:
+        make_plan(model, CPU, PlanOptions(64, 16, "f32", draft=draft))
+    assert (error.value.code, error.value.param) == (code, "draft")
 
 
 @pytest.mark.parametrize("recurrent", ["model", "draft"])

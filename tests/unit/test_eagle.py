@@ -176,7 +176,6 @@ def head_of(found: ModelFiles) -> Header:
 EDITS: list[tuple[str, object, str]] = [
     ("target_hidden_size", 96, "it reads 96 values of a token's state, the model has 64"),
     ("target_layers", [1, 2, 4], r"it reads the inputs of the layers \[1, 2, 4\], Wisp has those of the layers 1 to 3"),
-    ("target_layers", [0, 2, 3], "it reads the inputs of the layers"),
 ]
 
 
@@ -195,6 +194,7 @@ FAULTS: list[tuple[str, object, str, str]] = [
     ("target_layers", 3, "eagle3.target_layers is 3; it must be a list of numbers", "corrupt_header"),
     ("target_layers", [1, 2, True], "it must be a list of numbers", "corrupt_header"),
     ("target_layers", [1, 2], "head reads 2 layers of its model; .* that read 3", "unsupported_architecture"),
+    ("target_layers", [0, 2, 3], "Wisp has those of layer 1 and later ones", "unsupported_architecture"),
     ("target_hidden_size", ABSENT, "lacks the metadata key eagle3.target_hidden_size", "missing_metadata"),
     ("target_hidden_size", 0, "it must be a positive whole number", "corrupt_header"),
 ]
@@ -310,7 +310,8 @@ def test_its_tokens_are_a_list(reduced: ModelFiles, change: dict[str, object]) -
     assert has_tokens(head)
     edited = replace(head, tensors=head.tensors | {"d2t": replace(head.tensors["d2t"], **change)})  # type: ignore[arg-type]
     with pytest.raises(
-        WispError, match=r"Tensor d2t is .* It must be a list of at most 1,048,576 tokens, as I64"
+        WispError,
+        match=r"^Tensor d2t of the draft model's file is .* It must be a list of at most 1,048,576 tokens, as I64",
     ) as error:
         has_tokens(edited)
     assert error.value.code == "corrupt_header"

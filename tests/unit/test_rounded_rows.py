@@ -1,5 +1,7 @@
 """Which products of a small batch share a rounding of what they multiply."""
 
+from dataclasses import replace
+
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, Plan, Weight
@@ -22,9 +24,9 @@ class Chain:
     def __init__(self) -> None:
         self.ops = Ops(Plan(8, 64, 1000), "test", SHORT_BATCH, GPU, True)
 
-    def multiply(self, x: Buffer, name: str, rows: int, cols: int) -> Buffer:
+    def multiply(self, x: Buffer, name: str, rows: int, cols: int, eps: float = 1e-5) -> Buffer:
         y = self.ops.rows(name, rows)
-        append(self.ops, Product(x, _matrix(f"{name}.weight", rows, cols), y, norm=_norm(cols), eps=1e-5))
+        append(self.ops, Product(x, _matrix(f"{name}.weight", rows, cols), y, norm=_norm(cols), eps=eps))
         return y
 
     @property
@@ -63,3 +65,22 @@ def test_another_row_of_the_same_width_takes_the_place_of_the_first() -> None:
     for rows in (x, other, x):
         chain.multiply(rows, "y", 2048, 4096)
     assert [op.bindings["x"] for op in chain.ops.ops if op.kernel == "quantize_rows"] == [x, other, x]
+
+
+def test_a_norm_of_another_epsilon_has_bytes_of_its_own() -> None:
+    chain = Chain()
+    x = chain.ops.rows("x", 4096)
+    for eps in (1e-5, 1e-6, 1e-6):
+        chain.multiply(x, "y", 2048, 4096, eps)
+    assert [op.consts["eps"] for op in chain.ops.ops if op.kernel == "quantize_rows"] == [1e-5, 1e-6]
+
+
+def test_what_a_product_writes_as_a_view_is_rounded_again() -> None:
+    chain = Chain()
+    x, input_rows = chain.ops.rows("x", 4096), chain.ops.rows("input", 2048)
+    chain.multiply(x, "first", 2048, 4096)
+    view = replace(x, shape=(x.shape[0] * 2, 2048))
+    append(chain.ops, Product(input_rows, _matrix("half", 2048, 2048), view, norm=_norm(2048), eps=1e-5))
+    chain.multiply(x, "next", 2048, 4096)
+    rounded = [op.bindings["x"] for op in chain.ops.ops if op.kernel == "quantize_rows"]
+    assert rounded == [x, input_rows, x]

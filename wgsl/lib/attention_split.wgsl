@@ -3,7 +3,7 @@
 #if PART
 #param SHIFTS // index in state.tables of the first sequence's shift: minus the number of the encoder's rows
 #endif
-#param MUTUAL // 1: tokens of a sequence in the batch, which has a State for each, see each other (models/dflash.py)
+#param MUTUAL // 1: a token sees all tokens of its sequence in the batch (models/dflash.py); the batch is small, with a State per token
 #param FROM // the first position that is seen, where others are at the beginning (models/eagle.py); a token before it sees itself
 
 #if MUTUAL
