@@ -12,7 +12,7 @@ from py_engine import planner
 from py_engine.cpu.device import MAX_BYTES
 from py_engine.errors import WispError
 from py_engine.files.convolutions import PROJECTOR
-from py_engine.files.draft_header import DRAFT, TOKENS, check_draft, has_tokens, read_tokens
+from py_engine.files.draft_header import DRAFT, TOKENS, check_draft, errors_of_draft, has_tokens, read_tokens
 from py_engine.files.gguf_header import Header
 from py_engine.files.parts import Parts
 from py_engine.files.tensor_types import TensorType as Q
@@ -69,7 +69,7 @@ async def plan_for(parts: Parts, device: Device | None, options: LoadOptions) ->
         adapters=adapters,
         mtp=_drafts_by_mtp(parts, options),
         draft=parts.draft,
-        draft_factors=await _rope_factors(parts, parts.draft, n_ctx, DRAFT) if parts.draft is not None else None,
+        draft_factors=await _draft_factors(parts, n_ctx),
         draft_tokens=await _draft_tokens(parts),
         max_small_batch=min(MAX_SMALL_BATCH, max(1, -(-options.parallel // SHORT_BATCH)) * SHORT_BATCH),
     )
@@ -265,12 +265,20 @@ async def _rope_factors(parts: Parts, header: Header, n_ctx: int, prefix: str = 
         return None
     if (size := header.tensors[tensor].nbytes) > 4 * MAX_FACTORS:  # before it is read, or downloaded
         raise WispError(
-            f"The file's RoPE factors {tensor} are {size // 4} numbers; at most {MAX_FACTORS} make sense. Download the "
-            "model again.",
+            f"The GGUF file has {size // 4} RoPE factors in {tensor}; at most {MAX_FACTORS} make sense. Download it "
+            "again.",
             "corrupt_header",
         )
     raw = await parts.read(prefix + tensor)
     return list(struct.unpack(f"<{len(raw) // 4}f", raw))
+
+
+async def _draft_factors(parts: Parts, n_ctx: int) -> list[float] | None:
+    """The same of a draft model among the files."""
+    if parts.draft is None:
+        return None
+    with errors_of_draft():
+        return await _rope_factors(parts, parts.draft, n_ctx, DRAFT)
 
 
 async def _draft_tokens(parts: Parts) -> list[int] | None:

@@ -37,9 +37,14 @@ async def test_rope_factors_are_not_read_where_they_are_too_many() -> None:
     found = header("llama/llama.F16")
     count = MAX_FACTORS + 1
     found.tensors["rope_freqs.weight"] = TensorInfo("rope_freqs.weight", (count,), TensorType.F32, 0, 4 * count)
-    with pytest.raises(WispError, match="RoPE factors") as error:
+    with pytest.raises(WispError, match=r"^The GGUF file has 4097 RoPE factors") as error:
         await plan(found)
-    assert error.value.code == "corrupt_header"
+    assert (error.value.code, error.value.param) == ("corrupt_header", None)
+    source: Any = Unread()
+    parts = Parts.of([source, source], [header("llama/llama.F16"), found], draft_files=1)
+    with pytest.raises(WispError, match=r"^The draft model's file has 4097 RoPE factors") as error:
+        await plan_for(parts, None, OPTIONS)
+    assert (error.value.code, error.value.param) == ("corrupt_header", "draft")
 
 
 @pytest.mark.parametrize("missing", ["short", "long"])
