@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
@@ -24,6 +25,7 @@ DFLASH = "dflash"
 # Architectures for which llama.cpp exports layer inputs and Wisp keeps one residual stream.
 EAGLE_TARGETS = ("gemma4", "gpt-oss", "llama", "minimax-m2", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next")
 DFLASH_TARGETS = tuple(sorted((*EAGLE_TARGETS, "k2-horizon", "mimo2", "minimax-01", "muse-glimmer")))
+NAMES = {ASSISTANT: "assistant", EAGLE: "EAGLE-3 head", DFLASH: "DFlash model"}  # in errors
 TARGETS = {EAGLE: EAGLE_TARGETS, DFLASH: DFLASH_TARGETS}  # the architectures that a draft model may be made for
 DRAFT = "draft."  # what the names of a draft model's tensors begin with, and of its weights, buffers and lists
 TOKENS = "d2t"  # the tensor with the model's token for each one of a reduced vocabulary
@@ -78,44 +80,32 @@ def reads_states(header: Header) -> bool:
     return is_eagle(header) or is_dflash(header)
 
 
-def unfit_assistant(why: str) -> WispError:
-    """The error for an assistant that was made for another model."""
-    return _unfit("assistant", why)
-
-
-def unfit_eagle(why: str) -> WispError:
-    """The error for an EAGLE-3 head that was made for another model."""
-    return _unfit("EAGLE-3 head", why)
-
-
-def unfit_dflash(why: str) -> WispError:
-    """The error for a DFlash model that was made for another model."""
-    return _unfit("DFlash model", why)
-
-
-def unsupported_eagle(why: str) -> WispError:
-    """The error for an EAGLE-3 head that Wisp cannot run with any model."""
-    return _unsupported(f"This EAGLE-3 head {why}. Use another head, or load without draft.")
-
-
-def unsupported_dflash(why: str) -> WispError:
-    """The error for a DFlash model that Wisp cannot run with any model."""
-    return _unsupported(f"This DFlash model {why}. Use another draft model, or load without draft.")
-
-
-def _unsupported(text: str) -> WispError:
-    return WispError(text, "unsupported_architecture", param=FIELD)
-
-
-_UNFIT = {ASSISTANT: unfit_assistant, EAGLE: unfit_eagle, DFLASH: unfit_dflash}
-
-
-def _unfit(what: str, why: str) -> WispError:
+def unfit(architecture: str, why: str) -> WispError:
+    """The error for a draft model of an architecture in NAMES that was made for another model."""
+    what = NAMES[architecture]
     return WispError(
         f"This {what} does not fit the model: {why}. Give the {what} of this model, or load without draft.",
         "draft_mismatch",
         param=FIELD,
     )
+
+
+def unsupported(architecture: str, why: str) -> WispError:
+    """The error for a draft model of an architecture in NAMES that Wisp cannot run with any model."""
+    text = f"This {NAMES[architecture]} {why}. Use another one, or load without draft."
+    return WispError(text, "unsupported_architecture", param=FIELD)
+
+
+def target_layers(header: Header) -> list[int]:
+    """The model's layers whose inputs a draft model reads. WispError corrupt_header or unsupported_architecture."""
+    layers = header.arch("target_layers")
+    if not (isinstance(layers, list) and layers and all(type(layer) is int for layer in layers)):
+        text = f"{header.architecture}.target_layers is {layers!r:.100}; it must be a list of numbers."
+        raise WispError(text, "corrupt_header")
+    if min(layers) < 1:
+        why = f"reads the inputs of the layers {layers!r:.100}, Wisp has those of layer 1 and later ones"
+        raise unsupported(header.architecture, why)
+    return layers
 
 
 def has_tokens(header: Header) -> bool:
@@ -165,21 +155,21 @@ def described(tensor: str) -> str:
 
 def check_draft(model: Header, draft: Header) -> None:
     """Raise WispError draft_mismatch if the draft model's vocabulary differs, or if it drafts for other models."""
-    unfit = _UNFIT.get(draft.architecture, _mismatch)
+    error = partial(unfit, draft.architecture) if draft.architecture in NAMES else _mismatch
     if is_assistant(draft) and model.architecture != ASSISTED:
-        raise unfit(f"it drafts for {ASSISTED}, the model is {model.architecture}")
+        raise error(f"it drafts for {ASSISTED}, the model is {model.architecture}")
     if (targets := TARGETS.get(draft.architecture)) and model.architecture not in targets:
-        raise unfit(f"it drafts for {', '.join(targets)}; the model is {model.architecture}")
+        raise error(f"it drafts for {', '.join(targets)}; the model is {model.architecture}")
     if model.get(KIND) != draft.get(KIND):
-        raise unfit(f"its {KIND} is {draft.get(KIND)!r}, the model's is {model.get(KIND)!r}")
+        raise error(f"its {KIND} is {draft.get(KIND)!r}, the model's is {model.get(KIND)!r}")
     tokens, others = (one.get("tokenizer.ggml.tokens") or [] for one in (model, draft))
     if not isinstance(others, list):
-        raise unfit("its tokens are no list")
+        raise error("its tokens are no list")
     if why := _other_size(len(tokens), len(others)):
-        raise unfit(why)
+        raise error(why)
     if tokens[: len(others)] != others:
         at = next(i for i, (a, b) in enumerate(zip(tokens, others, strict=False)) if a != b)
-        raise unfit(f"its token {at} is {others[at]!r}, the model's is {tokens[at]!r}")
+        raise error(f"its token {at} is {others[at]!r}, the model's is {tokens[at]!r}")
 
 
 def check_size(tokens: int, of_draft: int) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from py_engine.errors import WispError
-from py_engine.files.draft_header import DFLASH, DRAFT, check_tokens, unfit_dflash, unsupported_dflash
+from py_engine.files.draft_header import DFLASH, DRAFT, check_tokens, target_layers, unfit, unsupported
 from py_engine.files.gguf_header import Header
 from py_engine.models.common import natural, optional_number, rope_sections, switch, windows
 from py_engine.models.config import Config
@@ -92,18 +92,12 @@ def _shape(header: Header, w: Weights, tokens: Sequence[int] | None) -> Shape:
     """What the file says. WispError missing_metadata, corrupt_header, missing_tensor or unsupported_architecture."""
     for tensor, why in RELATIVES.items():
         if tensor in header.tensors:
-            raise unsupported_dflash(why)
+            raise unsupported(DFLASH, why)
     if natural(header, STREAMS):
-        raise unsupported_dflash("has the layers of DeepSeek V4")
+        raise unsupported(DFLASH, "has the layers of DeepSeek V4")
     if TABLE not in header.tensors:  # the tokens are the model's, whatever the metadata say of their number
         header = replace(header, metadata=header.metadata | {f"{header.architecture}.vocab_size": 1})
-    cfg, layers = Config.from_gguf(header), header.arch("target_layers")
-    if not (isinstance(layers, list) and layers and all(type(layer) is int for layer in layers)):
-        raise WispError(f"{DFLASH}.target_layers is {layers!r:.100}; it must be a list of numbers.", "corrupt_header")
-    if min(layers) < 1:
-        raise unsupported_dflash(
-            f"reads the inputs of the layers {layers!r:.100}, Wisp has those of layer 1 and later ones"
-        )
+    cfg, layers = Config.from_gguf(header), target_layers(header)
     _check_layers(header, cfg.block_count)
     for tensor in (f"{DRAFT}blk.{i}.{name}.weight" for i in range(cfg.block_count) for name in NEEDED):
         if tensor not in w:
@@ -118,7 +112,7 @@ def _shape(header: Header, w: Weights, tokens: Sequence[int] | None) -> Shape:
     )
     most = natural(header, "block_size", BLOCK_SIZE) - 1
     if most < 1:
-        raise unsupported_dflash(f"has blocks of {most + 1} tokens, the newest one among them")
+        raise unsupported(DFLASH, f"has blocks of {most + 1} tokens, the newest one among them")
     mutual = not switch(header, "attention.causal", False)
     scale = optional_number(header, "attention.value_scale") or 1.0
     return Shape(cfg, tuple(layers), _mask(header), most, mutual, scale, tokens)
@@ -139,7 +133,7 @@ def _check_layers(header: Header, count: int) -> None:
 def _activation(header: Header) -> str:
     name = header.arch("hidden_activation", "silu")
     if not isinstance(name, str) or name not in ACTIVATIONS:
-        raise unsupported_dflash(f"has the activation {name!r:.100}")
+        raise unsupported(DFLASH, f"has the activation {name!r:.100}")
     return ACTIVATIONS[name]
 
 
@@ -183,7 +177,7 @@ def _check_fits(header: Header, shape: Shape, model: Config) -> None:
         why = f"it has {len(shape.tokens)} tokens of its own, and no {OUTPUT} for them"
     why = why or check_tokens(shape.tokens, model.vocab)
     if why:
-        raise unfit_dflash(why)
+        raise unfit(DFLASH, why)
 
 
 @dataclass(frozen=True)

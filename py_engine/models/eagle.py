@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from py_engine.errors import WispError
-from py_engine.files.draft_header import DRAFT, EAGLE, check_tokens, unfit_eagle, unsupported_eagle
+from py_engine.files.draft_header import DRAFT, EAGLE, check_tokens, target_layers, unfit, unsupported
 from py_engine.files.gguf_header import Header
 from py_engine.models.common import count, switch
 from py_engine.models.config import Config
@@ -75,17 +74,12 @@ def _shape(header: Header, w: Weights, tokens: Sequence[int] | None) -> Shape:
     """What the file says. WispError missing_metadata, corrupt_header, missing_tensor or unsupported_architecture."""
     if TABLE not in header.tensors:  # the tokens are the model's, whatever the metadata say of their number
         header = replace(header, metadata=header.metadata | {f"{header.architecture}.vocab_size": 1})
-    cfg, layers = Config.from_gguf(header), header.arch("target_layers")
+    cfg = Config.from_gguf(header)
     if cfg.block_count != 1:
-        raise unsupported_eagle(f"has {cfg.block_count} layers; Wisp drafts with heads of one layer")
-    if not (isinstance(layers, list) and all(type(layer) is int for layer in layers)):
-        raise WispError(f"{EAGLE}.target_layers is {layers!r:.100}; it must be a list of numbers.", "corrupt_header")
+        raise unsupported(EAGLE, f"has {cfg.block_count} layers; Wisp drafts with heads of one layer")
+    layers = target_layers(header)
     if len(layers) != LAYERS:
-        raise unsupported_eagle(f"reads {len(layers)} layers of its model; Wisp drafts with heads that read {LAYERS}")
-    if min(layers) < 1:
-        raise unsupported_eagle(
-            f"reads the inputs of the layers {layers!r:.100}, Wisp has those of layer 1 and later ones"
-        )
+        raise unsupported(EAGLE, f"reads {len(layers)} layers of its model; Wisp drafts with heads that read {LAYERS}")
     for name in GATED:
         if BLOCK + name not in w:
             raise missing_tensor(BLOCK + name, EAGLE)
@@ -109,7 +103,7 @@ def _check_fits(header: Header, shape: Shape, model: Config) -> None:
             why = f"it has {len(tokens)} tokens of its own, and no {OUTPUT} for them"
     why = why or check_tokens(tokens, model.vocab)
     if why:
-        raise unfit_eagle(why)
+        raise unfit(EAGLE, why)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from py_engine.files.draft_header import DRAFT, unfit_assistant
+from py_engine.files.draft_header import ASSISTANT, DRAFT, unfit
 from py_engine.files.gguf_header import Header
 from py_engine.models import gemma4
 from py_engine.models.common import dimension
@@ -71,7 +71,7 @@ def _check_fits(header: Header, cfg: gemma4.Config, of_model: gemma4.Config) -> 
     if cfg.vocab != of_model.vocab:  # the logits of other tokens would be the model's
         why = f"it has {cfg.vocab} tokens, the model has {of_model.vocab}"
     if why:
-        raise unfit_assistant(why)
+        raise unfit(ASSISTANT, why)
 
 
 @dataclass(frozen=True)
