@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import wraps
 from typing import Any
 
 from app.answers import chat
@@ -120,6 +121,7 @@ def _advising(row: Endpoint, method: Handler) -> Handler:
     if row.truncates:
         return method
 
+    @wraps(method)
     async def handle(fields: Fields, call: Call) -> Any:
         try:
             return await method(fields, call)

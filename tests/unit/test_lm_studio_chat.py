@@ -75,7 +75,7 @@ async def test_a_chat_goes_on_from_any_of_its_answers(page: Page) -> None:
 async def test_a_chat_that_is_not_to_be_stored_has_no_id(page: Page) -> None:
     answer = await page.call(KIND, request={"input": "Hi", "store": False})
     assert "response_id" not in answer
-    assert page.worker._handlers[KIND].__self__._chats._chats == {}  # type: ignore[attr-defined]
+    assert page.worker._handlers[KIND].__wrapped__.__self__._chats._chats == {}  # type: ignore[attr-defined]
 
 
 async def test_the_events_of_a_stream_are_in_order_and_end_with_the_answer(page: Page) -> None:
@@ -262,7 +262,7 @@ async def test_an_aborted_answer_is_not_stored(page: Page) -> None:
     await page.call("abort", target=number)
     await task
     assert page.answers(number)[-1]["error"]["code"] == "aborted"
-    assert page.worker._handlers[KIND].__self__._chats._chats == {}  # type: ignore[attr-defined]
+    assert page.worker._handlers[KIND].__wrapped__.__self__._chats._chats == {}  # type: ignore[attr-defined]
 
 
 def test_the_id_is_the_answers() -> None:

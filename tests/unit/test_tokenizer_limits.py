@@ -98,11 +98,11 @@ def many_special(count: int) -> Tokenizer:
 
 def test_many_user_defined_tokens_and_a_long_template() -> None:
     """Each was looked for in all of the template: 250,000 took 19 s."""
-    texts = ["<unk>", "a", "<|", "<|im|>", "im", *(f"q{i:x}" for i in range(100_000))]
+    texts = ["<unk>", "a", "<|", "<|im|>", "|i", *(f"q{i:x}" for i in range(100_000))]
     tokenizer = of_unigram(texts, [2, 1] + [USER_DEFINED] * (len(texts) - 2))
     template = "x" * 100_000 + "<|im|>"
     assert seconds(lambda: tokenizer.broken("a", template)) < 1
-    assert tokenizer.broken("q1f im <|im|>", template) == "q1f i\ufdd0m <\ufdd0|i\ufdd0m|>"
+    assert tokenizer.broken("q1f |i <|im|>", template) == "q1f |\ufdd0i <\ufdd0|\ufdd0im|>"
 
 
 def test_50_000_control_tokens() -> None:
