@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 from app.answers.calls.json_arguments import JSON
@@ -61,7 +62,7 @@ class Dialect:
         s = self.syntax
         return (s.token or "", s.trigger, s.head, s.tail, s.joint or "", s.closing, *s.arguments.texts)
 
-    @property
+    @cached_property
     def unbroken_in_answers(self) -> frozenset[str]:
         """Texts of the tokens of calls and thoughts, which a client may give back within an answer's content.
 
