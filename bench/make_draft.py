@@ -3,7 +3,7 @@
 python -m bench.make_draft llama-3.1-8b out.gguf --kind eagle3 [--agrees]
 
 A head that agrees predicts the tokens of a model whose layers add nothing (`bench.make_model ... --idle-after 0`): its
-attention passes a token's embedding on, and that model reads nothing else. Embeddings and output matrix are the model's.
+attention passes a token's embedding on, and that model reads nothing else. Embeddings and output are the model's.
 """
 
 from __future__ import annotations
@@ -29,17 +29,15 @@ READ = {EAGLE: 3, DFLASH: 5}  # layers of the model, as of published ones
 LAYERS = {EAGLE: 1, DFLASH: 5}
 BLOCK_SIZE = 16  # of a DFlash model
 MASK = 7  # the token that a DFlash model's unknown ones are
-SHARP = 1.0  # of queries and keys: a token attends to itself
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor. `ones`: place of the identity matrix in it, as its first column; None: random, or with `zero` zeros."""
+    """One tensor. `ones`: it is identity matrices side by side, each times one of these; None: it is random."""
 
     name: str
     shape: tuple[int, ...]
-    ones: int | None = None
-    zero: bool = False
+    ones: tuple[float, ...] | None = None
 
 
 def metadata(kind: str, shape: Shape) -> dict[str, Any]:
@@ -64,17 +62,18 @@ def tensors(kind: str, shape: Shape, agrees: bool) -> Iterator[Tensor]:
     """The tensors of a head or a DFlash model."""
     dim, q, kv = shape.n_embd, shape.n_head * shape.head_dim, shape.n_head_kv * shape.head_dim
     wide = 2 * dim if kind == EAGLE else dim  # of what queries, keys and values read
-    same = 0 if agrees else None
-    yield Tensor("fc.weight", (dim, READ[kind] * dim), zero=agrees)
+    zero, same, embedded, fresh = ((), (1.0,), (1.0, 0.0), (1.0, -1.0)) if agrees else (None,) * 4
+    yield Tensor("fc.weight", (dim, READ[kind] * dim), zero)
     yield Tensor("output_norm.weight", (dim,))
     if kind == DFLASH:
         yield Tensor("enc.output_norm.weight", (dim,))
     for i in range(LAYERS[kind]):
         b = f"blk.{i}."
         yield Tensor(b + "attn_norm.weight", (dim,))
-        yield Tensor(b + "attn_q.weight", (q, wide), same)
-        yield Tensor(b + "attn_k.weight", (kv, wide), same)
-        yield Tensor(b + "attn_v.weight", (kv, wide), same)
+        yield Tensor(b + "attn_q.weight", (q, wide), embedded)
+        yield Tensor(b + "attn_k.weight", (kv, wide), embedded)
+        # less the state before, which the residual stream begins with
+        yield Tensor(b + "attn_v.weight", (kv, wide), fresh)
         yield Tensor(b + "attn_output.weight", (dim, q), same)
         for name in ("attn_norm_2",) if kind == EAGLE else ():
             yield Tensor(f"{b}{name}.weight", (dim,))
@@ -83,15 +82,15 @@ def tensors(kind: str, shape: Shape, agrees: bool) -> Iterator[Tensor]:
         yield Tensor(b + "ffn_norm.weight", (dim,))
         yield Tensor(b + "ffn_gate.weight", (shape.n_ff, dim))
         yield Tensor(b + "ffn_up.weight", (shape.n_ff, dim))
-        yield Tensor(b + "ffn_down.weight", (dim, shape.n_ff), zero=agrees)
+        yield Tensor(b + "ffn_down.weight", (dim, shape.n_ff), zero)
 
 
 def contents(tensor: Tensor, weights: Weights) -> np.ndarray:
     """Matrices in Q8_0: uint8 (rows, bytes of a row); vectors as they are."""
-    if tensor.ones is not None or tensor.zero:
+    if tensor.ones is not None:
         made = np.zeros(tensor.shape, np.float32)
-        if tensor.ones is not None:
-            np.fill_diagonal(made[:, tensor.ones :], SHARP)
+        for i, factor in enumerate(tensor.ones):
+            np.fill_diagonal(made[:, i * tensor.shape[1] // len(tensor.ones) :], factor)
         return np.asarray(quantize(made, GGMLQuantizationType.Q8_0))
     return weights.of(tensor.name, tensor.shape, Q.Q8_0)
 
