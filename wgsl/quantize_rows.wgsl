@@ -61,12 +61,7 @@ struct Params {
 #endif
 
 const GROUPS = XQ_GROUPS;
-#if SG >= 4
-const LANES = 4u; // threads of a group
-#else
-const LANES = 1u;
-#endif
-const VECS_PER_THREAD = 8u / LANES; // vectors of a thread
+#include "lib/round_group.wgsl"
 #if GATED
 #include "lib/activation.wgsl"
 const UP = COLS / 4u; // vectors of the gate
@@ -169,37 +164,19 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) t: u
     x_scale[m] = inverseSqrt(squares / f32(COLS) + p.eps);
   }
 #endif
-  var max_abs4 = vec4f(0);
-  for (var j = 0u; j < VECS_PER_THREAD; j++) {
 #if NORM
-    v[j] *= weights[j];
-#endif
-    max_abs4 = max(max_abs4, abs(v[j]));
-  }
-  var max_abs = max(max(max_abs4.x, max_abs4.y), max(max_abs4.z, max_abs4.w));
-#if SG >= 4
-  max_abs = max(max_abs, subgroupShuffleXor(max_abs, 1u));
-  max_abs = max(max_abs, subgroupShuffleXor(max_abs, 2u));
-#endif
-  let group_scale = max_abs / 127.0;
-  let inverse = select(0.0, 127.0 / max_abs, max_abs > 0.0);
-  var words = array<u32, VECS_PER_THREAD>();
-  var sum = 0;
   for (var j = 0u; j < VECS_PER_THREAD; j++) {
-    words[j] = pack4xI8(vec4i(round(v[j] * inverse)));
-    sum += dot4I8Packed(words[j], 0x01010101u);
+    v[j] *= weights[j];
   }
-#if SG >= 4
-  sum += subgroupShuffleXor(sum, 1u);
-  sum += subgroupShuffleXor(sum, 2u);
 #endif
+  let rounded = round_group(v);
   if (in_range) {
     for (var j = 0u; j < VECS_PER_THREAD; j++) {
       let word = i % LANES * VECS_PER_THREAD + j; // of the group
-      xq[4u * xq_at(m, g, word / 4u) + word % 4u] = words[j];
+      xq[4u * xq_at(m, g, word / 4u) + word % 4u] = rounded.words[j];
     }
     if (i % LANES == 0u) {
-      xq_scale[xq_scale_at(m, g)] = vec2f(group_scale, group_scale * f32(sum));
+      xq_scale[xq_scale_at(m, g)] = rounded.scale;
     }
   }
 }

@@ -1,11 +1,6 @@
-// Rounds x to signed bytes in workgroup memory, one scale per group of 32, as llama.cpp rounds activations (Q8_0).
-// Integer weights can then use dot4I8Packed. Returns this thread's part of the sum of squares of x.
-#if SG >= 4
-const LANES = 4u; // threads of a group
-#else
-const LANES = 1u;
-#endif
-const VECS_PER_THREAD = 8u / LANES; // vectors of a thread
+// Rounds x to signed bytes in workgroup memory: integer weights can then use dot4I8Packed. Returns this thread's part of
+// the sum of squares of x.
+#include "lib/round_group.wgsl"
 
 // Index of one half of a group. Neighbouring threads read consecutive vectors, which avoids bank conflicts.
 fn xq_at(g: u32, half: u32) -> u32 {
@@ -29,7 +24,6 @@ fn quantize_x(x0: u32, t: u32, choice: u32, stores_x: bool) -> f32 {
     let in_range = i < X_GROUPS * LANES;
     let first = g * 8u + i % LANES * VECS_PER_THREAD;
     var v: array<vec4f, VECS_PER_THREAD>;
-    var max_abs4 = vec4f(0);
 #if POST_THREADS
     var fetched: array<array<vec4f, 2>, VECS_PER_THREAD>;
     for (var j = 0u; j < VECS_PER_THREAD; j++) {
@@ -57,24 +51,10 @@ fn quantize_x(x0: u32, t: u32, choice: u32, stores_x: bool) -> f32 {
       squares += select(0.0, dot(v[j], v[j]), in_range);
       v[j] *= norm[first + j];
 #endif
-      max_abs4 = max(max_abs4, abs(v[j]));
     }
-    var max_abs = max(max(max_abs4.x, max_abs4.y), max(max_abs4.z, max_abs4.w));
+    let rounded = round_group(v);
+    let words = rounded.words;
 #if SG >= 4
-    max_abs = max(max_abs, subgroupShuffleXor(max_abs, 1u));
-    max_abs = max(max_abs, subgroupShuffleXor(max_abs, 2u));
-#endif
-    let scale = max_abs / 127.0;
-    let inverse = select(0.0, 127.0 / max_abs, max_abs > 0.0);
-    var words: array<u32, VECS_PER_THREAD>;
-    var sum = 0;
-    for (var j = 0u; j < VECS_PER_THREAD; j++) {
-      words[j] = pack4xI8(vec4i(round(v[j] * inverse)));
-      sum += dot4I8Packed(words[j], 0x01010101u);
-    }
-#if SG >= 4
-    sum += subgroupShuffleXor(sum, 1u);
-    sum += subgroupShuffleXor(sum, 2u);
     let next = vec2u(subgroupShuffleXor(words[0], 1u), subgroupShuffleXor(words[1], 1u));
     if (in_range && i % 2u == 0u) { // store whole vectors: writing one component may race with writes of the others
       xq[xq_at(g, i % LANES / 2u)] = vec4u(words[0], words[1], next.x, next.y);
@@ -86,7 +66,7 @@ fn quantize_x(x0: u32, t: u32, choice: u32, stores_x: bool) -> f32 {
     }
 #endif
     if (in_range && i % LANES == 0u) {
-      xq_scale[g] = vec2f(scale, scale * f32(sum));
+      xq_scale[g] = rounded.scale;
     }
   }
   return squares;

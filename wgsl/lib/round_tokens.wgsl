@@ -4,12 +4,7 @@
 var<workgroup> xq: array<vec4u, TOKENS * 2u * W_GROUPS>;
 var<workgroup> xq_scale: array<vec2f, TOKENS * W_GROUPS>; // scale, scale x sum of the group
 
-#if SG >= 4
-const LANES = 4u; // threads of a group
-#else
-const LANES = 1u;
-#endif
-const VECS_PER_THREAD = 8u / LANES; // vectors of a thread
+#include "lib/round_group.wgsl"
 const WORKING = W_GROUPS * LANES; // threads of a token
 #if SG
 const SPAN = (WORKING + SG - 1u) / SG * SG; // whole subgroups
@@ -56,7 +51,6 @@ fn round_tokens(m0: u32, n: u32, t: u32, stores_x: bool) {
     let first = g * 8u + i % LANES * VECS_PER_THREAD;
     let x0 = (m0 + min(m, n - 1u)) * X_VECS;
     var v: array<vec4f, VECS_PER_THREAD>;
-    var max_abs4 = vec4f(0);
 #if NORM
     var squares = 0.0;
 #endif
@@ -77,21 +71,9 @@ fn round_tokens(m0: u32, n: u32, t: u32, stores_x: bool) {
       squares += select(0.0, dot(v[j], v[j]), in_range);
       v[j] *= norm[first + j];
 #endif
-      max_abs4 = max(max_abs4, abs(v[j]));
     }
-    var max_abs = max(max(max_abs4.x, max_abs4.y), max(max_abs4.z, max_abs4.w));
-#if SG >= 4
-    max_abs = max(max_abs, subgroupShuffleXor(max_abs, 1u));
-    max_abs = max(max_abs, subgroupShuffleXor(max_abs, 2u));
-#endif
-    let scale = max_abs / 127.0;
-    let inverse = select(0.0, 127.0 / max_abs, max_abs > 0.0);
-    var words: array<u32, VECS_PER_THREAD>;
-    var sum = 0;
-    for (var j = 0u; j < VECS_PER_THREAD; j++) {
-      words[j] = pack4xI8(vec4i(round(v[j] * inverse)));
-      sum += dot4I8Packed(words[j], 0x01010101u);
-    }
+    let rounded = round_group(v);
+    let words = rounded.words;
 #if NORM
     for (var width = 1u; width < SG; width *= 2u) {
       squares += subgroupShuffleXor(squares, width);
@@ -101,8 +83,6 @@ fn round_tokens(m0: u32, n: u32, t: u32, stores_x: bool) {
     }
 #endif
 #if SG >= 4
-    sum += subgroupShuffleXor(sum, 1u);
-    sum += subgroupShuffleXor(sum, 2u);
     let next = vec2u(subgroupShuffleXor(words[0], 1u), subgroupShuffleXor(words[1], 1u));
     if (in_range && i % 2u == 0u) { // store whole vectors: writing one component may race with writes of the others
       xq[xq_at(m, g, i % LANES / 2u)] = vec4u(words[0], words[1], next.x, next.y);
@@ -114,7 +94,7 @@ fn round_tokens(m0: u32, n: u32, t: u32, stores_x: bool) {
     }
 #endif
     if (in_range && i % LANES == 0u) {
-      xq_scale[m * W_GROUPS + g] = vec2f(scale, scale * f32(sum));
+      xq_scale[m * W_GROUPS + g] = rounded.scale;
     }
   }
 }
