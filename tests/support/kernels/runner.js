@@ -22,6 +22,12 @@ async function open() {
   return { features: requiredFeatures, limits: requiredLimits, subgroupMinSize, description, vendor };
 }
 
+/** Destroys the device and its pipelines. The codes stay, since Python knows that the page has them. */
+function close() {
+  device.destroy();
+  pipelines.clear();
+}
+
 async function compile(code, buffers) {
   const types = { uniform: "uniform", "storage, read": "read-only-storage", "storage, read_write": "storage" };
   const layout = device.createBindGroupLayout({
@@ -110,4 +116,4 @@ async function run(job) {
   return JSON.stringify({ sizes, contents: inMessage });
 }
 
-globalThis.kernels = { open, run };
+globalThis.kernels = { open, run, close };
