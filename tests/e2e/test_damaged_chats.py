@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Playwright, expect
 
+from tests.support.browser import open_stored
 from tests.support.chat_page import NO_ENGINE, draw_all
 from tests.support.chat_store import chat, store_chats
-from tests.support.waiting import HANG_S
-from tools.browser import launch_options
 from tools.serve import Server
 
 REPLACE = """async () => {
@@ -23,8 +22,7 @@ REPLACE = """async () => {
 @pytest.fixture
 def page(playwright_run: Playwright, server: Server, tmp_path: Path) -> Iterator[Page]:
     """A page whose storage is in a folder."""
-    context = playwright_run.chromium.launch_persistent_context(tmp_path, **launch_options())
-    context.set_default_timeout(1000 * HANG_S)
+    context = open_stored(playwright_run, tmp_path)
     page = context.pages[0]
     page.add_init_script(NO_ENGINE)
     page.goto(server.url)

@@ -23,10 +23,22 @@ SET_UP = """async () => {
     return { port: port1, end: () => worker.ended++, failed };
   };
   globalThis.trials = new Trials("grammar.js", "vocabulary");
+  const { setTimeout } = globalThis; // also where the test stops the clock
   globalThis.until = async (true_) => {
     while (!true_()) await new Promise((resolve) => setTimeout(resolve, 5));
   };
   globalThis.soon = () => new Promise((resolve) => setTimeout(resolve, 50));
+  globalThis.found = [];
+  globalThis.begin = async (at, share) => { // a trial whose worker has that share of a processor
+    trials.isQuick("grammar").then((quick) => (found[at] = quick));
+    workers[at].say({ share });
+    await until(() => workers[at].got.length == 2);
+  };
+  globalThis.answered = async () => { // what all trials find once their workers have answered
+    for (const worker of workers) worker.say({ error: null });
+    await until(() => workers.every((_, at) => at in found));
+    return found;
+  };
   globalThis.seen = () => workers.map(({ got, ended }) => [...got, ended]);
 }"""
 
@@ -40,6 +52,14 @@ def talk(chromium: Callable[[str | None], Browser], server: Server) -> Any:
     page.evaluate(SET_UP)
     yield page
     context.close()
+
+
+@pytest.fixture
+def stopped(talk: Page) -> Page:
+    """The page, whose clock stands still until the test says otherwise."""
+    talk.clock.install(time=0)
+    talk.clock.pause_at(1)
+    return talk
 
 
 def run(page: Page, script: str) -> Any:
@@ -60,17 +80,21 @@ def test_a_prepared_worker_has_the_vocabulary_before_there_is_a_grammar(talk: Pa
     ) == [[["vocabulary", 0]], True, [["vocabulary", "root ::= a", 1]]]
 
 
-def test_the_time_of_a_trial_begins_when_its_worker_is_ready(talk: Page) -> None:
-    assert run(
-        talk,
-        """const found = trials.isQuick("root ::= a");
-        let over = false;
-        found.then(() => (over = true));
-        await new Promise((resolve) => setTimeout(resolve, 2000)); // longer than a trial may take
-        const before = [over, ...seen()];
-        workers[0].say({ share: 1 });
-        return [before, await found, seen()];""",
-    ) == [[False, ["vocabulary", 0]], False, [["vocabulary", "root ::= a", 1]]]
+def test_the_time_of_a_trial_begins_when_its_worker_is_ready(stopped: Page) -> None:
+    run(stopped, "trials.isQuick('grammar').then((quick) => found.push(quick))")
+    stopped.clock.run_for(2000)  # longer than a trial may take
+    assert run(stopped, "await until(() => workers[0].got.length); return [found, seen()]") == [
+        [],
+        [["vocabulary", 0]],
+    ]
+    run(stopped, "workers[0].say({ share: 1 }); await until(() => workers[0].got.length == 2)")
+    stopped.clock.run_for(1000)
+    assert run(stopped, "return found") == []
+    stopped.clock.run_for(1000)
+    assert run(stopped, "await until(() => found.length); return [found, seen()]") == [
+        [False],
+        [["vocabulary", "grammar", 1]],
+    ]
 
 
 @pytest.mark.parametrize("answer", ["null", "'Aborted()'"])
@@ -153,30 +177,16 @@ def test_a_vocabulary_that_cannot_be_opened_refuses_the_form(talk: Page) -> None
     assert run(talk, script) is False
 
 
-def test_a_trial_takes_longer_where_its_worker_has_a_small_share_of_a_processor(talk: Page) -> None:
-    """The answer comes after 4 s, in which the worker has computed for 0.8 s, or for 4 s: far from the limit, 1.3 s."""
-    found = run(
-        talk,
-        """return Promise.all([0.2, 1].map(async (share, at) => {
-          const found = trials.isQuick("grammar");
-          workers[at].say({ share });
-          await until(() => workers[at].got.length == 2);
-          setTimeout(workers[at].say, 4000, { error: null });
-          return found;
-        }))""",
-    )
-    assert found == [True, False]
+def test_a_trial_takes_longer_where_its_worker_has_a_small_share_of_a_processor(stopped: Page) -> None:
+    """The answer comes after 4 s, in which the worker has computed for 0.8 s, or for 4 s. The limit is 1.3 s."""
+    run(stopped, "await begin(0, 0.2); await begin(1, 1)")
+    stopped.clock.run_for(4000)
+    assert run(stopped, "return answered()") == [True, False]
 
 
-def test_time_in_which_the_engine_computes_does_not_count(talk: Page) -> None:
+def test_time_in_which_the_engine_computes_does_not_count(stopped: Page) -> None:
     """Its thread sees no answer then, and all of the computer may have stood still: the worker needs 100 ms more."""
-    found = run(
-        talk,
-        """const found = trials.isQuick("grammar");
-        workers[0].say({ share: 1 });
-        await until(() => workers[0].got.length == 2);
-        for (const begun = performance.now(); performance.now() - begun < 2000; );
-        setTimeout(workers[0].say, 100, { error: null });
-        return found;""",
-    )
-    assert found is True
+    run(stopped, "await begin(0, 1)")
+    stopped.clock.fast_forward(2000)  # no timer runs meanwhile
+    stopped.clock.run_for(100)
+    assert run(stopped, "return answered()") == [True]

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Playwright, expect
 
+from tests.support.browser import open_stored
 from tests.support.chat_page import ask, wait_ready
-from tests.support.waiting import HANG_S
-from tools.browser import launch_options
 from tools.serve import Server
 
 BLOCKED = {"profile": {"default_content_setting_values": {"cookies": 2}}}
@@ -20,8 +19,7 @@ def page(playwright_run: Playwright, server: Server, tmp_path: Path) -> Iterator
     folder = tmp_path / "Default"
     folder.mkdir()
     (folder / "Preferences").write_text(json.dumps(BLOCKED), encoding="utf-8")
-    context = playwright_run.chromium.launch_persistent_context(tmp_path, **launch_options())
-    context.set_default_timeout(1000 * HANG_S)
+    context = open_stored(playwright_run, tmp_path)
     page = context.new_page()
     page.goto(server.url)
     yield page

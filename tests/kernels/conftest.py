@@ -1,10 +1,10 @@
-"""One page per software GPU for each file, and a bench for each kernel variant that the GPU supports."""
+"""One page per software GPU, with a device for each file, and a bench for each kernel variant that the GPU supports."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Error, Page
 
 from tests.support.browser import new_profile
 from tests.support.kernels.bench import RUNNER, Bench, bench_of
@@ -13,24 +13,39 @@ from tools.paths import ROOT
 from tools.serve import Server
 
 
-@pytest.fixture(scope="module")  # a page keeps its pipelines: those of all files would take gigabytes
-def kernel_pages(
-    chromium: Callable[[str | None], Browser], server: Server
-) -> Iterator[Callable[[str], tuple[Page, dict[str, Any]]]]:
-    """kernel_pages(adapter) -> (page with runner.js and an open device, the device's capabilities)."""
+@pytest.fixture(scope="session")
+def runner_pages(chromium: Callable[[str | None], Browser], server: Server) -> Callable[[str], Page]:
+    """runner_pages(adapter) -> the run's page with runner.js on that adapter: opening one takes most of a second."""
+    opened: dict[Browser, Page] = {}
+
+    def get(adapter: str) -> Page:
+        browser = chromium(adapter)
+        if browser not in opened or opened[browser].is_closed():
+            page = opened[browser] = new_profile(browser, service_worker=False).new_page()
+            page.goto(f"{server.url}tests/blank.html")
+            page.evaluate(f"import('/repo/{RUNNER.relative_to(ROOT)}')")
+        return opened[browser]
+
+    return get
+
+
+@pytest.fixture(scope="module")  # a device keeps its pipelines: those of all files would take gigabytes
+def kernel_pages(runner_pages: Callable[[str], Page]) -> Iterator[Callable[[str], tuple[Page, dict[str, Any]]]]:
+    """kernel_pages(adapter) -> (page with runner.js and a device of this file's own, the device's capabilities)."""
     opened: dict[str, tuple[Page, dict[str, Any]]] = {}
 
     def get(adapter: str) -> tuple[Page, dict[str, Any]]:
         if adapter not in opened:
-            page = new_profile(chromium(adapter)).new_page()
-            page.goto(f"{server.url}tests/blank.html")
-            page.evaluate(f"import('/repo/{RUNNER.relative_to(ROOT)}')")
+            page = runner_pages(adapter)
             opened[adapter] = page, page.evaluate("kernels.open()")
         return opened[adapter]
 
     yield get
     for page, _ in opened.values():
-        page.context.close()
+        try:
+            page.evaluate("kernels.close()")
+        except Error:  # it has crashed
+            page.context.close()
 
 
 @pytest.fixture

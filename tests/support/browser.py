@@ -39,6 +39,18 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
     runs it at half the speed. It writes each memory access once for every lane of a vector: vectors of 128 bits, which
     are subgroups of 4, take two thirds of the time of 256 bits.
     """
+    return playwright.chromium.launch(**{**_start_options(adapter, extra_flags), **options})
+
+
+def open_stored(playwright: Playwright, folder: Path) -> BrowserContext:
+    """The profile of a folder, in a browser of its own without WebGPU."""
+    made = playwright.chromium.launch_persistent_context(folder, **_start_options(None))
+    made.set_default_timeout(1000 * HANG_S)
+    return made
+
+
+def _start_options(adapter: str | None, extra_flags: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Playwright's options of a browser on an adapter of launch()."""
     flags = [flag for flag in browser_flags() if flag not in REAL_GPU]
     env: dict[str, str | float | bool] = {**os.environ}
     without = [*WITHOUT]
@@ -59,7 +71,7 @@ def launch(playwright: Playwright, adapter: str | None, extra_flags: tuple[str, 
     if adapter != "cpu":
         flags.append(COMPILE_QUICKLY)
     flags += [f"--disable-features={','.join(without)}", *extra_flags]
-    return playwright.chromium.launch(**{**launch_options(), "args": flags, "env": env, **options})
+    return {**launch_options(), "args": flags, "env": env}
 
 
 class Browsers:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from gguf.constants import GGMLQuantizationType
@@ -35,11 +36,12 @@ from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight, planes_of
 from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.proof.random_data import planes
 from tests.support.kernels.matrices import emulated
-from tests.support.kernels.transfer import transfers
+from tests.support.kernels.transfer import run_job
 
 RUNNER = Path(__file__).parent / "runner.js"
 LEAST_BUFFERS = 10  # a shader's storage buffers on SwiftShader; lavapipe has 16
 FREE_PAGES = 3  # of a cache, in no sequence's block table
+_codes: WeakKeyDictionary[Page, dict[str, int]] = WeakKeyDictionary()  # page -> the shaders that it has, by their code
 
 
 @dataclass(frozen=True)
@@ -233,27 +235,29 @@ class Step:
     consts: dict[str, Any]
     grid: list[int]
 
-    def job(self) -> dict[str, Any]:
-        """The step as runner.js expects it."""
+    def job(self, code: int) -> dict[str, Any]:
+        """The step as runner.js expects it, with the number of its shader's code."""
         bindings = [
             {"access": access, "buffer": self.buffers.get(name, name)} for name, access in self.shader.bindings.items()
         ]
         params = base64.b64encode(self.shader.pack(self.consts)).decode() if "p" in self.shader.bindings else ""
-        return {"code": self.shader.code, "params": params, "bindings": bindings, "grid": self.grid}
+        return {"code": code, "params": params, "bindings": bindings, "grid": self.grid}
 
 
 def run_steps(page: Page, data: dict[str, np.ndarray], steps: Sequence[Step]) -> dict[str, np.ndarray]:
     """Run dispatches one after another: name -> bytes of the written data afterwards."""
     used = sorted({name for step in steps for name in step.buffers.values()})
     padded = {name: (raw := data[name].tobytes()) + bytes(-len(raw) % 4) for name in used}  # WebGPU writes whole words
-    path = transfers().send(b"".join(padded.values()))
+    known = _codes.setdefault(page, {})
+    new = list(dict.fromkeys(step.shader.code for step in steps if step.shader.code not in known))
+    known.update((code, number) for number, code in enumerate(new, len(known)))
     job = {
-        "address": transfers().address(path),
         "buffers": {name: len(raw) for name, raw in padded.items()},
-        "steps": [step.job() for step in steps],
+        "codes": {known[code]: code for code in new},
+        "steps": [step.job(known[step.shader.code]) for step in steps],
     }
-    sizes: dict[str, int] = page.evaluate("(job) => kernels.run(job)", job)
-    out = np.frombuffer(transfers().received.pop(path), np.uint8).copy()
+    sizes, contents = run_job(page, job, b"".join(padded.values()))
+    out = np.frombuffer(contents, np.uint8).copy()
     ends = itertools.accumulate(sizes.values())
     return {name: out[end - size : end] for (name, size), end in zip(sizes.items(), ends, strict=True)}
 

@@ -1,7 +1,8 @@
-// Runs shaders in the page for tests/kernels. Buffers come from transfer.py, and go back to it.
+// Runs shaders in the page for tests/kernels. Contents of buffers come from transfer.py, and go back to it.
 
 let device;
-const pipelines = new Map(); // code -> [layout, pipeline]: compiling dominates the time
+const codes = new Map(); // number -> the code of a shader
+const pipelines = new Map(); // number of the code -> [layout, pipeline]: compiling dominates the time
 
 /** Opens the device; returns the adapter's features and limits. */
 async function open() {
@@ -19,6 +20,12 @@ async function open() {
   device = await adapter.requestDevice({ requiredFeatures, requiredLimits });
   const { subgroupMinSize, description, vendor } = adapter.info;
   return { features: requiredFeatures, limits: requiredLimits, subgroupMinSize, description, vendor };
+}
+
+/** Destroys the device and its pipelines. The codes stay, since Python knows that the page has them. */
+function close() {
+  device.destroy();
+  pipelines.clear();
 }
 
 async function compile(code, buffers) {
@@ -43,13 +50,20 @@ async function compile(code, buffers) {
 
 /**
  * Runs shaders one after another. Data goes in and out once, because that takes longer than small kernels do.
- * @typedef {{code: string, params: string, bindings: {access: string, buffer: string}[], grid: number[]}} Step
- * @param {{address: string, buffers: Record<string, number>, steps: Step[]}} job with the sizes of the buffers, in the
- *   order in which they are at the address
- * @returns {Promise<Record<string, number>>} the sizes of the written buffers, in the order in which they were sent there
+ * @typedef {{code: number, params: string, bindings: {access: string, buffer: string}[], grid: number[]}} Step
+ * @typedef {{address: string, inline: number, contents: string | null, buffers: Record<string, number>,
+ *   codes: Record<string, string>, steps: Step[]}} Job
+ *   with the sizes of the buffers, in the order in which they are in `contents` (base64), or at the address if that is
+ *   null; and the codes that no job had before
+ * @param {string} job a Job as JSON
+ * @returns {Promise<string>} JSON: the sizes of the written buffers, and in the same order their contents (base64), or
+ *   null if these have more than `inline` bytes and were sent to the address
  */
-async function run({ address, buffers, steps }) {
-  const contents = new Uint8Array(await (await fetch(address)).arrayBuffer());
+async function run(job) {
+  const { address, inline, contents: text, buffers, codes: added, steps } = JSON.parse(job);
+  for (const [number, code] of Object.entries(added)) codes.set(Number(number), code);
+  const contents =
+    text === null ? new Uint8Array(await (await fetch(address)).arrayBuffer()) : Uint8Array.fromBase64(text);
   device.pushErrorScope("validation");
   const made = [];
   const make = (data, usage) => {
@@ -68,7 +82,7 @@ async function run({ address, buffers, steps }) {
   const encoder = device.createCommandEncoder();
   const written = new Set();
   for (const { code, params, bindings, grid } of steps) {
-    if (!pipelines.has(code)) pipelines.set(code, await compile(code, bindings));
+    if (!pipelines.has(code)) pipelines.set(code, await compile(codes.get(code), bindings));
     const [layout, pipeline] = pipelines.get(code);
     const entries = bindings.map(({ access, buffer }, binding) => {
       if (access === "storage, read_write") written.add(buffer);
@@ -81,21 +95,25 @@ async function run({ address, buffers, steps }) {
     pass.dispatchWorkgroups(...grid);
     pass.end();
   }
-  const out = [...written].map((name) => {
-    const { size } = held[name];
-    const copy = device.createBuffer({ size, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ });
-    encoder.copyBufferToBuffer(held[name], 0, copy, 0, size);
-    return [name, copy];
-  });
+  const sizes = Object.fromEntries([...written].map((name) => [name, held[name].size]));
+  const size = Object.values(sizes).reduce((sum, one) => sum + one, 0);
+  const copy = device.createBuffer({ size, usage: GPUBufferUsage.COPY_DST | GPUBufferUsage.MAP_READ });
+  let at = 0;
+  for (const [name, length] of Object.entries(sizes)) {
+    encoder.copyBufferToBuffer(held[name], 0, copy, at, length);
+    at += length;
+  }
   device.queue.submit([encoder.finish()]);
   const error = await device.popErrorScope();
   if (error) throw new Error(error.message);
-  await Promise.all(out.map(([, copy]) => copy.mapAsync(GPUMapMode.READ)));
+  await copy.mapAsync(GPUMapMode.READ);
+  const results = copy.getMappedRange();
+  const inMessage = size <= inline ? new Uint8Array(results).toBase64() : null;
   // A Blob's bytes stay out of the messages that Playwright gets about requests.
-  await fetch(address, { method: "POST", body: new Blob(out.map(([, copy]) => copy.getMappedRange())) });
-  out.forEach(([, copy]) => copy.destroy());
+  if (inMessage === null) await fetch(address, { method: "POST", body: new Blob([results]) });
+  copy.destroy();
   made.forEach((b) => b.destroy());
-  return Object.fromEntries(out.map(([name, { size }]) => [name, size]));
+  return JSON.stringify({ sizes, contents: inMessage });
 }
 
-globalThis.kernels = { open, run };
+globalThis.kernels = { open, run, close };

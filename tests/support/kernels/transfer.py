@@ -1,11 +1,19 @@
-"""Moves numpy buffers into a page and back by HTTP. Playwright would take base64 through two more processes."""
+"""Moves numpy buffers into a page and back: large ones by HTTP, since Playwright takes them through two processes."""
 
 from __future__ import annotations
 
+import base64
 import itertools
+import json
 import threading
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from playwright.sync_api import Page
+
+# Bytes that go in Playwright's message: a request takes as much of the processors as 100 KB of base64 do.
+INLINE = 100_000
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -46,11 +54,9 @@ class Transfers(ThreadingHTTPServer):
         self.received: dict[str, bytes] = {}
         self._numbers = itertools.count()
 
-    def send(self, data: bytes) -> str:
-        """Offer bytes to a page; return their path, to which the page sends its answer."""
-        path = f"/{next(self._numbers)}"
-        self.sent[path] = data
-        return path
+    def new_path(self) -> str:
+        """A path to which a page can send its answer."""
+        return f"/{next(self._numbers)}"
 
     def address(self, path: str) -> str:
         """The address of a path."""
@@ -63,3 +69,18 @@ def transfers() -> Transfers:
     server = Transfers()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
+
+
+def run_job(page: Page, job: dict[str, Any], contents: bytes) -> tuple[dict[str, int], bytes]:
+    """Have runner.js run a job with these contents: the sizes of the buffers that are written, and their bytes."""
+    server = transfers()
+    path = server.new_path()
+    job = {**job, "address": server.address(path), "inline": INLINE, "contents": None}
+    if len(contents) <= INLINE:
+        job["contents"] = base64.b64encode(contents).decode()
+    else:
+        server.sent[path] = contents
+    # As one text: Playwright looks at each value of an object, and so does the page.
+    found = json.loads(page.evaluate("(job) => kernels.run(job)", json.dumps(job)))
+    text: str | None = found["contents"]
+    return found["sizes"], server.received.pop(path) if text is None else base64.b64decode(text)
