@@ -62,6 +62,11 @@ class Options:
             "model": self.fields.get("model") or self.choice.id
         }
 
+    def with_context(self, length: int) -> "Options":
+        """The options of the same load with a context of `length` tokens."""
+        engine, fields = replace(self.engine, context_length=length), {**self.fields, "contextLength": length}
+        return replace(self, engine=engine, fields=fields)
+
     @property
     def key(self) -> tuple[Any, ...]:
         """Equal for two requests that load the same model with the same options."""
