@@ -1,12 +1,13 @@
 """Tabs with an engine each, as those of two versions of the page have: one downloads a file, the others wait for it."""
 
 from collections.abc import Callable, Iterator
+from math import inf
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.support.browser import new_profile
-from tests.support.faulty_server import FaultyServer, File
+from tests.support.faulty_server import FaultyServer, File, Pause
 from tests.support.waiting import wait_for
 from tools.paths import ROOT
 from tools.serve import Server
@@ -47,8 +48,8 @@ def tab(context: BrowserContext, server: Server) -> Page:
 
 
 def published(host: FaultyServer, name: str) -> File:
-    """A model that arrives slowly, without its end."""
-    host.files[name] = file = File(MINI, piece=1 << 15, delay=0.01, hold_at=HELD)
+    """A model that arrives without its end."""
+    host.files[name] = file = File(MINI, piece=1 << 15, pause=Pause(inf, after=HELD))
     return file
 
 
@@ -62,7 +63,7 @@ def begun(context: BrowserContext, server: Server, host: FaultyServer, name: str
 
 
 def go_on(file: File) -> None:
-    file.hold_at, file.delay = None, 0
+    file.pause = None
 
 
 def test_one_downloads_and_the_other_shows_it(
