@@ -24,7 +24,7 @@ from py_engine.options import PARALLEL, DraftOptions, LoadOptions
 from py_engine.plan.adapters import check_files
 from py_engine.plan.cache import KINDS
 from py_engine.plan.draft import MAX_DRAFT
-from py_engine.plan.shared import MAX_SEQUENCES
+from py_engine.plan.shared_constants import MAX_SEQUENCES
 from py_engine.text.chat_template import from_metadata
 from py_engine.text.tokenizer import load_tokenizer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
-from py_engine.plan import latent
-from py_engine.plan.latent import HeadMatrices
+from py_engine.plan import latent_attention
+from py_engine.plan.latent_attention import HeadMatrices
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.states import StateShape
@@ -113,8 +113,8 @@ class TimeMix6(TimeMix):
         ((stacked, _),) = self.w.experts([f"{self.b}time_mix_w2"], MIXES, n, rank, ops.device.max_binding)
         matrices = HeadMatrices(stacked, n, rank)
         changes = ops.rows("mix_changes", MIXES * n)
-        own, to = latent.Columns(low, 0, rank), latent.Columns(changes, 0, n)
-        latent.products(ops, MIXES, own, matrices, to, attended=False)
+        own, to = latent_attention.Columns(low, 0, rank), latent_attention.Columns(changes, 0, n)
+        latent_attention.products(ops, MIXES, own, matrices, to, attended=False)
         if f"{self.b}time_mix_lerp_fused.weight" in self.w:
             factors = self.vector("lerp_fused", size=MIXES)
         else:  # of older files

@@ -11,9 +11,9 @@ from py_engine.plan.encoder_decoder import Part
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.products import Epilogue
-from py_engine.plan.relative import RelativeBias
+from py_engine.plan.relative_bias import RelativeBias
 from py_engine.plan.rope import Rope
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 ACROSS = 8  # values of a norm over all heads that a thread adds at most, if there are enough threads
 SINGLE = 2  # PER_HEAD of a norm with a single weight for each query head
@@ -62,7 +62,7 @@ class AttentionOptions:
     relative: RelativeBias | None = None  # T5's
     part: Part | None = None  # the rows of the cache that are read, of an encoder-decoder model
     value_from: int = 0  # where keys and values are the same rows, the first of the columns that are a value
-    index_mask: Buffer | None = None  # (n, words): bits of the positions that a token attends to (plan/index.py)
+    index_mask: Buffer | None = None  # (n, words): bits of the positions that a token attends to (plan/indexer.py)
     anchor: int = 0  # as in Rope: a token stands at its sequence's anchor and does not see itself
     # The first position that tokens see, in attention of one token or a small batch; a token before it sees itself
     # alone. Not with a window.
@@ -95,7 +95,7 @@ class AttentionOptions:
 
 @dataclass(frozen=True)
 class Expanded:
-    """Keys and values that were made of a cache of latents, for the heads from `head0` on (plan/latent.py).
+    """Keys and values that were made of a cache of latents, for the heads from `head0` on (plan/latent_attention.py).
 
     `rows` (positions, heads, nope + value): the first `nope` dimensions of a key, then a value. The cache's rows, of
     `row` columns, begin with the rest of the key.

@@ -12,7 +12,7 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 ROW_THREADS = 512  # of a workgroup that has a whole row, at most
 COLUMNS = 64  # of a workgroup of column_norms.wgsl

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, PerToken, Weight
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 from py_engine.plan.states import States, StateShape
 
 MAX_PARTS = 3  # results of one dispatch: with them, a kernel has as many buffers as every device allows

@@ -10,7 +10,7 @@ from py_engine.plan.adapters import Direction
 from py_engine.plan.ops import Projection
 from py_engine.plan.plan import Weight
 from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shared import MAX_SEQUENCES, SHORT_BATCH
+from py_engine.plan.shared_constants import MAX_SEQUENCES, SHORT_BATCH
 from tests.support.kernels.adapters import PLACES, begin, gather_sources, pair
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check

@@ -14,9 +14,9 @@ from py_engine.plan.cache import UNPAGED, Cache, make_conv_cache, page_group
 from py_engine.plan.encoder_decoder import part_of
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Projection
 from py_engine.plan.pages import TABLES, shift_index
-from py_engine.plan.relative import relative_bias
+from py_engine.plan.relative_bias import relative_bias
 from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance

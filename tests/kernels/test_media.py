@@ -14,7 +14,7 @@ from py_engine.plan.lists import MEDIA
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.pages import shift_index
 from py_engine.plan.rope import Rope, RopeSpec, media_table, table
-from py_engine.plan.shared import FIRST_MEDIA_ID, SHORT_BATCH
+from py_engine.plan.shared_constants import FIRST_MEDIA_ID, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance, with_matrices
 from tests.support.kernels.variants import BOTH_ADAPTERS, in_pairs, in_turn

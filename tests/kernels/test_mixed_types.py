@@ -11,7 +11,7 @@ from py_engine.plan import mixed_types
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.quantised import matrix

@@ -10,7 +10,7 @@ from py_engine.plan.mtp import RING, InputNorms, Residual, map_logits, mtp_input
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Projection
 from py_engine.plan.pages import TABLES, shift_index
 from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shared import BANNED, MAX_SEQUENCES, SHORT_BATCH
+from py_engine.plan.shared_constants import BANNED, MAX_SEQUENCES, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.variants import BOTH_ADAPTERS, in_turn

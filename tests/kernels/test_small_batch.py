@@ -20,7 +20,7 @@ from py_engine.plan.plan import Weight
 from py_engine.plan.rope import Rope, frequencies, table
 from py_engine.plan.sampler_ops import Sampler
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import BUCKETS, MAX_SMALL_BATCH, SHORT_BATCH
+from py_engine.plan.shared_constants import BUCKETS, MAX_SMALL_BATCH, SHORT_BATCH
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check, cols_of, give, tolerance

@@ -7,7 +7,7 @@ import pytest
 
 from py_engine.errors import WispError
 from py_engine.files.tensor_types import TensorType
-from py_engine.plan.index import IndexShape
+from py_engine.plan.indexer import IndexShape
 from py_engine.plan.kernels import Device
 from py_engine.plan.rope import RopeSpec
 from py_engine.planner import PlanOptions, make_plan

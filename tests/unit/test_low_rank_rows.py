@@ -10,7 +10,7 @@ from py_engine.plan.low_rank_entries import Entry, equal_params, runs_of
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Plan, Weight
 from py_engine.plan.rope import Rope
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from tests.support.devices import GPU
 
 RANK, EPS = 5, 1e-5  # no whole vec4, so that further workgroups compute what adapters add

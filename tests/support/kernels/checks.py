@@ -10,7 +10,7 @@ from py_engine.plan import tiles
 from py_engine.plan.ops import pad
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import FIELDS, Sampling
-from py_engine.plan.shared import MAX_SEQUENCES
+from py_engine.plan.shared_constants import MAX_SEQUENCES
 from tests.support.kernels.bench import Bench, nmse
 
 PLAIN = [Q.F32, Q.F16, Q.BF16]

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from py_engine.plan.cache import Cache, Compressed, make_row_cache, page_group
-from py_engine.plan.index import IndexShape, Scored, choose_scored
-from py_engine.plan.latent import Columns
+from py_engine.plan.indexer import IndexShape, Scored, choose_scored
+from py_engine.plan.latent_attention import Columns
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
 from py_engine.plan.rope import Rope

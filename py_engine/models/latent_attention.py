@@ -1,4 +1,4 @@
-"""Latent attention of one layer, its projections absorbed or latents expanded (plan/latent.py)."""
+"""Latent attention of one layer, its projections absorbed or latents expanded (plan/latent_attention.py)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from py_engine.models.config import Config
 from py_engine.models.indexer import Reading, chosen_positions
-from py_engine.plan import latent
+from py_engine.plan import latent_attention
 from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
-from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape, Projections
+from py_engine.plan.latent_attention import Appended, Columns, HeadMatrices, LatentShape, Projections
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
 from py_engine.plan.per_layer import Gates, gate
 from py_engine.plan.plan import Buffer, Weight
@@ -39,7 +39,7 @@ class LatentLayer:
         shape = replace(self.shape, heads=0)
         kv = self._latents(h, norm)
         given = Appended(kv.buffer, kv, self.w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
-        latent.append(ops, given, cache, shape, ops.rows("no_queries", 1), self.cfg.eps, whole=False)
+        latent_attention.append(ops, given, cache, shape, ops.rows("no_queries", 1), self.cfg.eps, whole=False)
 
     def attend(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope, window: int) -> Buffer:
         """Attend to the cache, with the latents of h (normalised with `norm`) appended: (n, heads * value).
@@ -77,18 +77,18 @@ class LatentLayer:
             index_mask=mask,
         )
         matrices = self._projections()
-        if latent.expands(ops):
+        if latent_attention.expands(ops):
             whole = ops.rows("whole_q", shape.heads * (shape.nope + shape.rope))
-            latent.append(ops, given, cache, shape, whole, cfg.eps, whole=True)
-            return latent.expanded_attention(ops, whole, cache, matrices, shape, options)
+            latent_attention.append(ops, given, cache, shape, whole, cfg.eps, whole=True)
+            return latent_attention.expanded_attention(ops, whole, cache, matrices, shape, options)
         y = ops.rows("q", shape.heads * shape.row)
-        latent.append(ops, given, cache, shape, y, cfg.eps, whole=False)
+        latent_attention.append(ops, given, cache, shape, y, cfg.eps, whole=False)
         own, absorbed = Columns(q, 0, shape.nope + shape.rope), Columns(y, shape.rope, shape.row)
-        latent.products(ops, shape.heads, own, matrices.keys, absorbed, transposed=matrices.joined)
+        latent_attention.products(ops, shape.heads, own, matrices.keys, absorbed, transposed=matrices.joined)
         attn = ops.attention(y, cache, cfg.heads, options)
         out = ops.rows("values", shape.heads * shape.value, ops.input_dtype)
         summed = Columns(attn, shape.rope, shape.row)
-        latent.products(ops, shape.heads, summed, matrices.values, Columns(out, 0, shape.value))
+        latent_attention.products(ops, shape.heads, summed, matrices.values, Columns(out, 0, shape.value))
         return out
 
     def _latents(self, h: Buffer, norm: Weight | None) -> Columns:
