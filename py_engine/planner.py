@@ -58,7 +58,8 @@ from py_engine.models import embedding
 from py_engine.models.architecture import Architecture
 from py_engine.models.common import deepstack
 from py_engine.models.config import Config, check_windows
-from py_engine.models.drafters import BlockDrafter, DraftFile, StepDrafter, make_drafter
+from py_engine.models.draft_file import DraftFile
+from py_engine.models.drafters import BlockDrafter, StepDrafter, make_drafter
 from py_engine.models.families import decoder, family
 from py_engine.models.mtp import MtpLayer, mtp_block
 from py_engine.models.required import check_tensors

@@ -155,7 +155,7 @@ def _attention(layer: Layer, x: Buffer, cache: Cache) -> Buffer:
     key_norm = w.vector((b + "attn_kv_a_norm.weight", shape.size))
     compressed_attention.append(ops, Appended(q, low, rank, key_norm, rope), cache, shape, eps)
     if shape.ratio:
-        compressed_attention.compress(ops, _compressor(layer, "attn", shape), cache, shape, eps)
+        compressed_attention.compress(ops, _compressor(layer, "attn", shape), cache, shape)
     mask = None
     if own:
         matrix = w.matrix(b + "indexer.attn_q_b.weight", own.heads * own.size, rank)
@@ -163,14 +163,14 @@ def _attention(layer: Layer, x: Buffer, cache: Cache) -> Buffer:
         first = rank + shape.size + 2 * shape.cols
         compressed_attention.append_to_index(ops, Appended(index_q, low, first, None, rope), cache, own)
         weights = Columns(low, first + 2 * own.cols)
-        mask = compressed_attention.choose(ops, _compressor(layer, "indexer", own), index_q, weights, cache, own, eps)
+        mask = compressed_attention.choose(ops, _compressor(layer, "indexer", own), index_q, weights, cache, own)
     sinks = w.vector((b + "attn_sinks.weight", shape.heads))
     attn = compressed_attention.attend(ops, q, cache, shape, Attended(sinks, rope, mask), cfg.attention_scale)
     wide = cfg.attention_cols // cfg.groups  # columns of a group's heads
     out = ops.rows("values", cfg.groups * cfg.rank, ops.input_dtype)
     matrix = w.matrix(b + "attn_output_a.weight", cfg.groups * cfg.rank, wide)
-    matrices = HeadMatrices(matrix, cfg.rank, wide)
-    latent_attention.products(ops, cfg.groups, Columns(attn, 0, wide), matrices, Columns(out, 0, cfg.rank))
+    matrices = HeadMatrices(cfg.groups, matrix, cfg.rank, wide)
+    latent_attention.products(ops, Columns(attn, 0, wide), matrices, Columns(out, 0, cfg.rank))
     return ops.project("out", out, w.matrix(b + "attn_output_b.weight", n, cfg.groups * cfg.rank), None)
 
 
@@ -178,7 +178,7 @@ def _compressor(layer: Layer, name: str, shape: CompressedShape) -> Compressor:
     """The weights that compress keys. `name`: "attn", or "indexer" for those of the index."""
     prefix, w = f"{layer.b}{name}_compressor_", layer.w
     terms = w.matrix(prefix + "ape.weight", shape.ratio, shape.cols)
-    return Compressor(terms, w.vector((prefix + "norm.weight", shape.size)), layer.rope)
+    return Compressor(terms, w.vector((prefix + "norm.weight", shape.size)), layer.cfg.eps, layer.rope)
 
 
 output = decoder.output

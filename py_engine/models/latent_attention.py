@@ -38,8 +38,8 @@ class LatentLayer:
         ops, b = self.ops, self.b
         shape = replace(self.shape, heads=0)
         kv = self._latents(h, norm)
-        given = Appended(kv.buffer, kv, self.w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
-        latent_attention.append(ops, given, cache, shape, ops.rows("no_queries", 1), self.cfg.eps, whole=False)
+        given = Appended(kv.buffer, kv, self.w.vector((b + "attn_kv_a_norm.weight", shape.rank)), self.cfg.eps, rope)
+        latent_attention.append(ops, given, cache, shape, ops.rows("no_queries", 1), whole=False)
 
     def attend(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope, window: int) -> Buffer:
         """Attend to the cache, with the latents of h (normalised with `norm`) appended: (n, heads * value).
@@ -66,7 +66,7 @@ class LatentLayer:
         mask = chosen_positions(cfg, w, ops, b, Reading(h, norm, rope, kv.buffer), cache)
         if cfg.temperature:
             scale_queries(ops, q, shape.heads * (shape.nope + shape.rope), cfg.temperature)
-        given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
+        given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), cfg.eps, rope)
         sinks = w.optional_vector((b + "attn_sinks.weight", shape.heads))
         options = AttentionOptions(
             cfg.attention_scale,
@@ -79,16 +79,16 @@ class LatentLayer:
         matrices = self._projections()
         if latent_attention.expands(ops):
             whole = ops.rows("whole_q", shape.heads * (shape.nope + shape.rope))
-            latent_attention.append(ops, given, cache, shape, whole, cfg.eps, whole=True)
+            latent_attention.append(ops, given, cache, shape, whole, whole=True)
             return latent_attention.expanded_attention(ops, whole, cache, matrices, shape, options)
         y = ops.rows("q", shape.heads * shape.row)
-        latent_attention.append(ops, given, cache, shape, y, cfg.eps, whole=False)
+        latent_attention.append(ops, given, cache, shape, y, whole=False)
         own, absorbed = Columns(q, 0, shape.nope + shape.rope), Columns(y, shape.rope, shape.row)
-        latent_attention.products(ops, shape.heads, own, matrices.keys, absorbed, transposed=matrices.joined)
+        latent_attention.products(ops, own, matrices.keys, absorbed, transposed=matrices.joined)
         attn = ops.attention(y, cache, cfg.heads, options)
         out = ops.rows("values", shape.heads * shape.value, ops.input_dtype)
         summed = Columns(attn, shape.rope, shape.row)
-        latent_attention.products(ops, shape.heads, summed, matrices.values, Columns(out, 0, shape.value))
+        latent_attention.products(ops, summed, matrices.values, Columns(out, 0, shape.value))
         return out
 
     def _latents(self, h: Buffer, norm: Weight | None) -> Columns:
@@ -133,8 +133,9 @@ class LatentLayer:
             limit = self.ops.device.max_binding
             ((keys, _),) = w.experts([b + "attn_k_b"], heads, rank, shape.nope, limit)
             ((values, _),) = w.experts([b + "attn_v_b"], heads, shape.value, rank, limit)
-            return Projections(HeadMatrices(keys, rank, shape.nope), HeadMatrices(values, shape.value, rank), False)
+            of_keys = HeadMatrices(heads, keys, rank, shape.nope)
+            return Projections(of_keys, HeadMatrices(heads, values, shape.value, rank), False)
         step = shape.nope + shape.value
         matrix = w.matrix(b + "attn_kv_b.weight", heads * step, rank)
-        keys_of = HeadMatrices(matrix, shape.nope, rank, 0, step)
-        return Projections(keys_of, HeadMatrices(matrix, shape.value, rank, shape.nope, step), True)
+        of_keys = HeadMatrices(heads, matrix, shape.nope, rank, 0, step)
+        return Projections(of_keys, HeadMatrices(heads, matrix, shape.value, rank, shape.nope, step), True)

@@ -245,7 +245,8 @@ def prefill(ops: OpList, call: Call) -> None:
     causal, sinks, slopes, relative = (getattr(call.options, n) for n in ("causal", "sinks", "slopes", "relative"))
     expanded, value = call.expanded, call.expanded.value if call.expanded else head_dim
     plain = slopes is None and relative is None and call.options.index_mask is None
-    kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, plain, value, ops.plan.page)
+    heads = tiles.AttentionHeads(head_dim, call.group, value, ops.plan.page)
+    kernel, tile = tiles.attention(ops.device, ops.batch, heads, matrix=plain)
     if kernel == "attention" and ops.precise:
         tile = attention_tiles.attention(ops.device, head_dim, value, call.group, ops.plan.page, precise=True)
     if kernel == "attention_matrix":
@@ -310,25 +311,33 @@ def relative(ops: OpList, x: Buffer, keys: Buffer, factor: Weight, heads: Relati
 RELATIVE_ROWS = 4  # queries of a workgroup of relative_attention_all.wgsl
 
 
-def relative_to_all(
-    ops: OpList, x: Buffer, keys: Buffer, biases: Weight | Buffer, heads: tuple[int, int], scale: float, block: int = 0
-) -> Buffer:
-    """Attention of rows of queries, keys and values to all rows: (n, heads * head_dim). `heads`: (count, head_dim).
+@dataclass(frozen=True)
+class HeadsOfBlocks:
+    """Heads whose scores are multiplied by `scale`.
 
-    `block`: rows that see each other, a multiple of RELATIVE_ROWS; 0: all n do.
+    `block`: rows that see each other, a multiple of RELATIVE_ROWS; 0: all do.
+    """
+
+    count: int
+    dim: int
+    scale: float
+    block: int = 0
+
+
+def relative_to_all(ops: OpList, x: Buffer, keys: Buffer, biases: Weight | Buffer, heads: HeadsOfBlocks) -> Buffer:
+    """Attention of rows of queries, keys and values to all rows: (n, heads * head_dim).
 
     `keys` (2 block - 1, heads * head_dim): of the distances block - 1 to -(block - 1). `biases` (2 * heads * head_dim):
     added to queries, the first half for products with the rows' keys, the second for those with the distances' keys.
     """
-    count, head_dim = heads
-    y = ops.rows("attn", count * head_dim, ops.input_dtype)
+    y = ops.rows("attn", heads.count * heads.dim, ops.input_dtype)
     ops.add(
         "relative_attention_all",
-        {"HEADS": count, "HEAD_DIM": head_dim, "BLOCK": block, "ROWS": RELATIVE_ROWS, "WG": THREADS}
+        {"HEADS": heads.count, "HEAD_DIM": heads.dim, "BLOCK": heads.block, "ROWS": RELATIVE_ROWS, "WG": THREADS}
         | {"Y16": int(y.dtype == "f16")},
-        {"scale": scale, "x_stride": x.shape[1], "relative_stride": keys.shape[1], "y_stride": y.shape[1]},
+        {"scale": heads.scale, "x_stride": x.shape[1], "relative_stride": keys.shape[1], "y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "relative": keys, "biases": biases, "y": y},
         PerToken(RELATIVE_ROWS),
-        count,
+        heads.count,
     )
     return y

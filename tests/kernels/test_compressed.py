@@ -118,7 +118,7 @@ def test_compressed_keys(bench: Bench, shape: CompressedShape, kind: str, setup:
     """Keys whose last position is the batch's, of positions in two pages, the first ones of a sequence among them."""
     ops, cache, rope = begin(bench, shape, kind, setup)
     terms, norm = terms_of(bench, type, shape), bench.vector("norm", shape.size)
-    compressed_attention.compress(ops, Compressor(terms, norm, rope), cache, shape, 0.3)
+    compressed_attention.compress(ops, Compressor(terms, norm, 0.3, rope), cache, shape)
     assert cache.compressed
     name = cache.compressed.keys.name
     before = bench.data[name].reshape(-1).copy()
@@ -214,8 +214,9 @@ def test_index(bench: Bench, shape: CompressedShape, setup: Setup) -> None:
     bench.fill(q)
     bench.fill(x)
     compressed_attention.append_to_index(ops, Appended(q, x, 3, None, rope), cache, own)
-    given = Compressor(bench.weight("terms", Q.F32, own.ratio, own.cols), bench.vector("norm", own.size), rope)
-    mask = compressed_attention.choose(ops, given, q, Columns(x, 3 + 2 * own.cols), cache, own, 0.3)
+    terms = bench.weight("terms", Q.F32, own.ratio, own.cols)
+    given = Compressor(terms, bench.vector("norm", own.size), 0.3, rope)
+    mask = compressed_attention.choose(ops, given, q, Columns(x, 3 + 2 * own.cols), cache, own)
     before = bench.data[q.name].copy()
     gpu, host = bench.run(ops)
     heads = (n, own.heads, own.size)

@@ -34,7 +34,7 @@ def test_latent_append(bench: Bench, kv_type: str, batch: int, neox: bool) -> No
     bench.data["freqs"] = np.frombuffer(table(frequencies(8, 10000.0)), np.uint32).copy()
     y = ops.rows("q", SHAPE.heads * SHAPE.row)
     latent_attention.append(
-        ops, Appended(q, Columns(kv, 20), bench.vector("norm", SHAPE.rank), rope), cache, SHAPE, y, EPS, whole=False
+        ops, Appended(q, Columns(kv, 20), bench.vector("norm", SHAPE.rank), EPS, rope), cache, SHAPE, y, whole=False
     )
     gpu, host = bench.run(ops)
     got, want = (x[y.name][:batch, : SHAPE.heads * SHAPE.row].reshape(batch, 3, -1) for x in (gpu, host))
@@ -61,8 +61,8 @@ def test_latents_without_a_rotated_part(bench: Bench, kv_type: str, whole: bool)
     bench.data[cache.k.name] = np.full(cache.k.shape, np.nan, np.float16 if kv_type == "f16" else np.float32)
     rope = Rope(0, False, ops.buffer("freqs", (4,), "u32", "state"), 1.0)
     y = ops.rows("q", shape.heads * shape.nope if whole else shape.heads * shape.row)
-    given = Appended(q, Columns(kv), bench.vector("norm", shape.rank), rope)
-    latent_attention.append(ops, given, cache, shape, y, EPS, whole=whole)
+    given = Appended(q, Columns(kv), bench.vector("norm", shape.rank), EPS, rope)
+    latent_attention.append(ops, given, cache, shape, y, whole=whole)
     gpu, host = bench.run(ops)
     rows = bench.cache_rows(range(62, 65), 2)
     got, want = (x[cache.k.name][rows].astype(np.float32) for x in (gpu, host))
@@ -105,9 +105,9 @@ def _head_products(
         if type in (Q.F16, Q.F32)
         else matrix(bench, type, "w", count, cols, tame=True)
     )
-    matrices = HeadMatrices(weight, rows, cols, 4, step)
+    matrices = HeadMatrices(heads, weight, rows, cols, 4, step)
     of_x, of_y = Columns(x, 8, inputs + 4), Columns(y, 4, outputs + 4)
-    latent_attention.products(ops, heads, of_x, matrices, of_y, transposed=transposed, attended=attended)
+    latent_attention.products(ops, of_x, matrices, of_y, transposed=transposed, attended=attended)
     gpu, host = bench.run(ops)
     written = np.zeros(y.shape[1], bool)
     for head in range(heads):
@@ -172,7 +172,7 @@ def test_values_matrices_join_the_splits(
     )
     attn, y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5)), ops.rows("y", n_head * rows)
     latent_attention.products(
-        ops, n_head, Columns(attn, rope, dim), HeadMatrices(weight, rows, rank), Columns(y, 0, rows)
+        ops, Columns(attn, rope, dim), HeadMatrices(n_head, weight, rows, rank), Columns(y, 0, rows)
     )
     merged_splits.merge(ops.ops, bench.device)
     got = []
@@ -232,11 +232,15 @@ def expand_and_attend(
     if joined:
         step = shape.nope + shape.value
         weight = bench.weight("kv_b", type, shape.heads * step, shape.rank, 0.2)
-        keys = HeadMatrices(weight, shape.nope, shape.rank, 0, step)
-        values = HeadMatrices(weight, shape.value, shape.rank, shape.nope, step)
+        keys = HeadMatrices(shape.heads, weight, shape.nope, shape.rank, 0, step)
+        values = HeadMatrices(shape.heads, weight, shape.value, shape.rank, shape.nope, step)
     else:
-        keys = HeadMatrices(bench.weight("k_b", type, 3 * shape.rank, shape.nope, 0.2), shape.rank, shape.nope)
-        values = HeadMatrices(bench.weight("v_b", type, 3 * shape.value, shape.rank, 0.2), shape.value, shape.rank)
+        keys = HeadMatrices(
+            shape.heads, bench.weight("k_b", type, 3 * shape.rank, shape.nope, 0.2), shape.rank, shape.nope
+        )
+        values = HeadMatrices(
+            shape.heads, bench.weight("v_b", type, 3 * shape.value, shape.rank, 0.2), shape.value, shape.rank
+        )
     given = latent_attention.Projections(keys, values, joined)
     y = latent_attention.expanded_attention(
         ops, q, cache, given, shape, AttentionOptions(0.2, sinks=bench.vector("sinks", 3))

@@ -71,7 +71,7 @@ def test_nearest_codes(bench: Bench, type: Q, cols: int, codes: int) -> None:
     before[bench.n :] = np.nan
     before = before[: bench.n].copy()
     bench.data[chosen.name] = np.full(chosen.shape, 0xFFFFFF, np.uint32)
-    rows.nearest_code(ops, x, bench.weight("book", type, 160, cols), chosen, 1, codes, 1000)
+    rows.nearest_code(ops, x, bench.weight("book", type, 160, cols), rows.OneTap(chosen, 1), codes, 1000)
     gpu, host = bench.run(ops)
     assert np.array_equal(gpu[chosen.name], host[chosen.name])
     assert (host[chosen.name][: bench.n, 1, 0] - 1000 < codes).all()
@@ -250,7 +250,8 @@ def test_relative_attention_to_all(bench: Bench, n: int, head_dim: int) -> None:
     bench.fill(x)[n:] = np.nan
     bench.data[x.name][:, 3 * cols :] = np.nan
     bench.fill(keys)[2 * n - 1 :] = np.nan
-    y = attention.relative_to_all(ops, x, keys, bench.vector("biases", 2 * cols), (3, head_dim), head_dim**-0.5)
+    heads = attention.HeadsOfBlocks(3, head_dim, head_dim**-0.5)
+    y = attention.relative_to_all(ops, x, keys, bench.vector("biases", 2 * cols), heads)
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, :cols], host[y.name][:n, :cols], 1e-6)
     assert np.isnan(gpu[y.name][n:]).all()
@@ -264,7 +265,8 @@ def test_relative_attention_within_blocks(bench: Bench, n: int, block: int) -> N
     x, keys = ops.rows("x", 3 * cols), ops.buffer("keys", (2 * block - 1, pad(cols)))
     bench.fill(x)[n:] = np.nan
     bench.fill(keys)
-    y = attention.relative_to_all(ops, x, keys, bench.vector("biases", 2 * cols), (3, head_dim), 0.3, block)
+    heads = attention.HeadsOfBlocks(3, head_dim, 0.3, block)
+    y = attention.relative_to_all(ops, x, keys, bench.vector("biases", 2 * cols), heads)
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, :cols], host[y.name][:n, :cols], 1e-6)
     assert np.isnan(gpu[y.name][n:]).all()

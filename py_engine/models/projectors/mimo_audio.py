@@ -74,7 +74,7 @@ def _coded(s: Stages, residual: Buffer) -> Buffer:
     most, vocab = (_codes(s, name, count, max(coded.codes)) for name in ("a.rvq.codebook", "mm.a.code_embd"))
     taps = ops.buffer("audio.codes", (ops.batch, count, 2), "u32")
     for i, book in enumerate(w.slices("a.rvq.codebook.weight", count, most, n)):
-        rows.nearest_code(ops, residual, book, taps, i, coded.codes[i], i * vocab)
+        rows.nearest_code(ops, residual, book, rows.OneTap(taps, i), coded.codes[i], i * vocab)
     y = ops.rows("embedded", n)
     rows.gather(ops, w.flattened("mm.a.code_embd.weight", count, vocab, n), n, taps, y)
     return y
