@@ -23,7 +23,7 @@ from py_engine.plan.compressed_attention import OVERLAPPING, Appended, Attended,
 from py_engine.plan.latent_attention import Columns, HeadMatrices
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
-from py_engine.plan.rope import Rope, RopeSpec
+from py_engine.plan.rope import Factors, Rope, RopeSpec
 from py_engine.plan.weights import Weights, missing_tensor
 
 NEOX = False
@@ -111,10 +111,10 @@ def _shapes(header: Header, base: config.Config, ratios: tuple[int, ...]) -> tup
 def _ropes(header: Header, rope: RopeSpec, ratios: tuple[int, ...]) -> tuple[RopeSpec, ...]:
     """The rotation of every layer: plain without compressed keys; else of another base, YaRN without magnitude."""
     magnitude = 1 + 0.1 * log(max(1.0, rope.factor)) if rope.scaling == "yarn" else 1.0
-    plain = replace(rope, scaling="none", factor=1.0, attn_factor=1.0, use_factors=False)
+    plain = replace(rope, scaling="none", factor=1.0, attn_factor=1.0, factors=Factors.NONE)
     key = "attention.compress_rope_freq_base"
     base = rope_base(header, key, number(header, key))
-    other = replace(rope, base=base, attn_factor=1 / magnitude, use_factors=False)
+    other = replace(rope, base=base, attn_factor=1 / magnitude, factors=Factors.NONE)
     return tuple(other if ratio else plain for ratio in ratios)
 
 
