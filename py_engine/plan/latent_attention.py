@@ -98,7 +98,7 @@ def append(ops: OpList, given: Appended, cache: Cache, shape: LatentShape, y: Bu
             "RANK": shape.rank,
             "WG": APPENDING_THREADS,
             "WHOLE": int(whole),
-            "NEOX": int(rope.neox),
+            "NEOX": int(rope.pairs),
         }
         | cache.layout
         | ops.state_params,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import Enum, IntEnum
 from math import ceil, floor, inf, log, pi
 
 from py_engine.errors import WispError
@@ -19,17 +19,24 @@ TEXT_AXES = 3  # axes of tokens of text; axis 3 is a picture's number (HunyuanOC
 NO_AXIS = 4  # of a pair that M-RoPE does not rotate
 
 
+class Pairs(IntEnum):
+    """Which dimensions rotate together, as the kernels' #param NEOX has it."""
+
+    NEIGHBOURS = 0  # 2i and 2i + 1
+    HALVES = 1  # i and i + dim / 2, as in GPT-NeoX
+    IN_EACH_HALF = 2  # each half of the dimensions has pairs of its own, half of it apart
+
+
 @dataclass(frozen=True)
 class Rope:
     """How queries and keys are rotated. `freqs`: the table on the device, u32 (dim / 2,)."""
 
     dim: int
-    neox: bool  # the pairs are (i, i + dim / 2), not (2i, 2i + 1)
+    pairs: Pairs
     freqs: Buffer
     scale: float = 1.0
     shifts: int | None = None  # M-RoPE: index of the sequences' shifts in the state buffer's tables
     per_token: bool = False  # `freqs` has the turns of each token of a batch, (n, dim / 2): any number of axes
-    halves: bool = False  # each half of the dimensions has pairs of its own
     anchor: int = 0  # not 0: index in the state buffer's tables of the sequences' anchors (models/gemma4_assistant.py)
 
     @property
@@ -38,7 +45,7 @@ class Rope:
         mrope = {} if self.shifts is None else {"MROPE": 1, "SHIFTS": self.shifts}
         turns = {"TURNS": 1} if self.per_token else {}
         anchor = {"ANCHOR": self.anchor} if self.anchor else {}
-        return {"ROPE_DIM": self.dim, "NEOX": 2 if self.halves else int(self.neox)} | mrope | turns | anchor
+        return {"ROPE_DIM": self.dim, "NEOX": int(self.pairs)} | mrope | turns | anchor
 
 
 class Factors(Enum):

@@ -11,7 +11,7 @@ from py_engine.plan.latent_attention import Columns
 from py_engine.plan.ops import Ops
 from py_engine.plan.pages import TABLES, table_offset
 from py_engine.plan.plan import Buffer, Weight
-from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.rope import Pairs, Rope, frequencies, table
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import check
 from tests.support.kernels.quantised import matrix
@@ -31,7 +31,7 @@ def begin(bench: Bench, shape: CompressedShape, kind: str, setup: Setup) -> tupl
     fill(bench, cache.compressed.keys, cache.compressed.table)
     freqs = ops.buffer("freqs", (max(4, shape.rope // 2),), "u32", "state")
     bench.data["freqs"] = np.resize(np.frombuffer(table(frequencies(shape.rope, 10000.0)), np.uint32), freqs.shape)
-    return ops, cache, Rope(shape.rope, False, freqs, 1.25)
+    return ops, cache, Rope(shape.rope, Pairs.NEIGHBOURS, freqs, 1.25)
 
 
 def fill(bench: Bench, buffer: Buffer, group: int) -> None:

@@ -11,7 +11,7 @@ from py_engine.plan.indexer import Indexed, IndexShape
 from py_engine.plan.latent_attention import LatentShape
 from py_engine.plan.ops import AttentionOptions, Ops
 from py_engine.plan.plan import Buffer
-from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.rope import Pairs, Rope, frequencies, table
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import check
 from tests.support.kernels.variants import BOTH_ADAPTERS, SWIFTSHADER, in_pairs, in_turn
@@ -33,7 +33,9 @@ def indexed(bench: Bench, ops: Ops, shape: IndexShape) -> tuple[Indexed, Cache]:
     freqs = ops.buffer("freqs", (max(4, shape.rope // 2),), "u32", "state")
     bench.data["freqs"] = np.resize(np.frombuffer(table(frequencies(shape.rope or 8, 10000.0)), np.uint32), freqs.shape)
     bias = bench.vector("gate_bias", shape.pool * size) if joins else None
-    return Indexed(q, rows, bench.vector("norm", 2 * size), Rope(shape.rope, False, freqs, 1.25), bias), cache
+    return Indexed(
+        q, rows, bench.vector("norm", 2 * size), Rope(shape.rope, Pairs.NEIGHBOURS, freqs, 1.25), bias
+    ), cache
 
 
 @in_pairs(("batch", [1, 5]), ("neox, first", [(False, 12), (True, 0), (True, 4)]))

@@ -11,7 +11,7 @@ from py_engine.plan import latent_attention, matmul_tiles, merged_splits
 from py_engine.plan.cache import page_group
 from py_engine.plan.latent_attention import Appended, Columns, HeadMatrices, LatentShape
 from py_engine.plan.ops import AttentionOptions
-from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.rope import Pairs, Rope, frequencies, table
 from py_engine.plan.shared_constants import SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance, with_matrices
@@ -30,7 +30,7 @@ def test_latent_append(bench: Bench, kv_type: str, batch: int, neox: bool) -> No
         bench.fill(b)
     cache = latent_attention.make_latent_cache(ops.plan, 0, SHAPE, kv_type, page_group(ops.plan, 0))
     bench.data[cache.k.name] = np.full(cache.k.shape, np.nan, np.float16 if kv_type == "f16" else np.float32)
-    rope = Rope(8, neox, ops.buffer("freqs", (4,), "u32", "state"), 1.25)
+    rope = Rope(8, Pairs(neox), ops.buffer("freqs", (4,), "u32", "state"), 1.25)
     bench.data["freqs"] = np.frombuffer(table(frequencies(8, 10000.0)), np.uint32).copy()
     y = ops.rows("q", SHAPE.heads * SHAPE.row)
     latent_attention.append(
@@ -59,7 +59,7 @@ def test_latents_without_a_rotated_part(bench: Bench, kv_type: str, whole: bool)
         bench.fill(b)
     cache = latent_attention.make_latent_cache(ops.plan, 0, shape, kv_type, page_group(ops.plan, 0))
     bench.data[cache.k.name] = np.full(cache.k.shape, np.nan, np.float16 if kv_type == "f16" else np.float32)
-    rope = Rope(0, False, ops.buffer("freqs", (4,), "u32", "state"), 1.0)
+    rope = Rope(0, Pairs.NEIGHBOURS, ops.buffer("freqs", (4,), "u32", "state"), 1.0)
     y = ops.rows("q", shape.heads * shape.nope if whole else shape.heads * shape.row)
     given = Appended(q, Columns(kv), bench.vector("norm", shape.rank), EPS, rope)
     latent_attention.append(ops, given, cache, shape, y, whole=whole)

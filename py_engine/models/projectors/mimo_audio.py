@@ -52,7 +52,7 @@ def build(s: Stages) -> EncoderPlan:
 def _encode(s: Stages, norms: Norms, x: Buffer, most: int) -> None:
     """x = the output of the first encoder's blocks for x + the skip connection."""
     assert s.tower.coded is not None
-    rope, cache, n = s.rope(neox=True), s.cache(), s.tower.embedding_length
+    rope, cache, n = s.rope(), s.cache(), s.tower.embedding_length
     skipped = s.ops.rows("skipped", n)
     for i, reach in enumerate(s.tower.coded.reaches):
         if i and i % BLOCKS_PER_SUBMIT == 0:
@@ -99,7 +99,7 @@ def _read_groups(s: Stages, codes: Buffer, most: int) -> Buffer:
     rows.gather(ops, codes, n, s.taps("padded", 1), x)
     norms, rope, cache = (
         Norms(s, rms=True, eps=tower.eps),
-        s.rope_of("group_turns", neox=True),
+        s.rope_of("group_turns"),
         s.cache(tower.widths[1]),
     )
     for i in range(tower.coded.n_layer):
