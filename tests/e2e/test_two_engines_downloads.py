@@ -1,7 +1,6 @@
 """Tabs with an engine each, as those of two versions of the page have: one downloads a file, the others wait for it."""
 
 from collections.abc import Callable, Iterator
-from math import inf
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
@@ -48,8 +47,8 @@ def tab(context: BrowserContext, server: Server) -> Page:
 
 
 def published(host: FaultyServer, name: str) -> File:
-    """A model that arrives without its end."""
-    host.files[name] = file = File(MINI, piece=1 << 15, pause=Pause(inf, after=HELD))
+    """A model that arrives slowly, without its end."""
+    host.files[name] = file = File(MINI, piece=1 << 15, pause=Pause(0.01, held_at=HELD))
     return file
 
 

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, field
+from math import inf
 
 from tools.serve import UnsatisfiableRange, parse_range
 
@@ -15,11 +16,16 @@ POLL_S = 0.01  # between two looks whether a pause has ended
 class Pause:
     """A pause of so many seconds before each piece of a body, once `File.sent` has reached `after`.
 
-    Infinitely many: bodies are held there until the test takes the pause away.
+    Infinitely many, also from the byte `held_at` on: bodies are held until the test takes the pause away.
     """
 
     seconds: float
     after: int = 0
+    held_at: float = inf
+
+    def at(self, sent: int) -> float:
+        """The seconds before the next piece."""
+        return inf if sent >= self.held_at else self.seconds if sent >= self.after else 0.0
 
 
 @dataclass
@@ -104,7 +110,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _body(self, file: File, start: int, end: int) -> None:
         while start < end:
             begun = time.monotonic()
-            while (pause := file.pause) and file.sent >= pause.after and time.monotonic() - begun < pause.seconds:
+            while (pause := file.pause) and time.monotonic() - begun < pause.at(file.sent):
                 time.sleep(POLL_S)
             stop = min(start + file.piece, end)
             lost = file.cuts > 0 and file.cut_at is not None and start <= file.cut_at < stop
