@@ -59,7 +59,7 @@ class Worker:
         handlers: dict[str, Handler] = {
             **OpenAIHandlers(self._models, platform).by_kind,
             **CompatibleHandlers(self._models, platform).by_kind,
-            **LMStudioHandlers(self._models, platform).by_kind,
+            **LMStudioHandlers(self._models, platform, self._tell_loads).by_kind,
             "models": self._list,
             "load": self._load,
             "unload": self._unload,

@@ -37,7 +37,7 @@ from py_engine.plan.lists import ALL_LOGITS, DECODE_STEP, PREFILL, TOKEN_ROWS
 from py_engine.plan.plan import Plan
 from py_engine.plan.processors import Processor
 from py_engine.plan.sampling import Batch
-from py_engine.plan.shared import MAX_SEQUENCES
+from py_engine.plan.shared_constants import MAX_SEQUENCES
 from py_engine.plan.traffic import Limits
 from py_engine.profiling import profile_step, profiled_end, timed
 from py_engine.recovery import Notify, Recovery, Reload

@@ -25,7 +25,7 @@ from py_engine.plan import budget
 from py_engine.plan.adapters import read_adapters
 from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.plan import Plan
-from py_engine.plan.shared import MAX_SMALL_BATCH, SHORT_BATCH
+from py_engine.plan.shared_constants import MAX_SMALL_BATCH, SHORT_BATCH
 from py_engine.proof.variants import WrongKernels, check, shaders_of, variants
 from py_engine.runners import Runner
 from py_engine.tasks import begin

@@ -58,7 +58,8 @@ from py_engine.models import embedding
 from py_engine.models.architecture import Architecture
 from py_engine.models.common import deepstack
 from py_engine.models.config import Config, check_windows
-from py_engine.models.drafters import BlockDrafter, DraftFile, StepDrafter, make_drafter
+from py_engine.models.draft_file import DraftFile
+from py_engine.models.drafters import BlockDrafter, StepDrafter, make_drafter
 from py_engine.models.families import decoder, family
 from py_engine.models.mtp import MtpLayer, mtp_block
 from py_engine.models.required import check_tensors
@@ -77,11 +78,11 @@ from py_engine.plan import (
 )
 from py_engine.plan.adapters import EMBEDDINGS, NO_ADAPTERS, Adapters
 from py_engine.plan.cache import NO_CACHE, Cache, make_cache, make_conv_cache, make_encoder_cache, page_group
-from py_engine.plan.compressed import make_compressed_cache
+from py_engine.plan.compressed_attention import make_compressed_cache
 from py_engine.plan.draft import add_draft
-from py_engine.plan.index import make_index_cache
+from py_engine.plan.indexer import make_index_cache
 from py_engine.plan.kernels import Device
-from py_engine.plan.latent import make_latent_cache
+from py_engine.plan.latent_attention import make_latent_cache
 from py_engine.plan.lists import (
     ALL_LOGITS,
     DECODE,
@@ -104,7 +105,7 @@ from py_engine.plan.pages import PAGE
 from py_engine.plan.plan import Buffer, DraftsFor, Plan
 from py_engine.plan.pooling import last_rows
 from py_engine.plan.rope import Rope
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from py_engine.plan.states import make_states
 from py_engine.plan.weights import Weights
 

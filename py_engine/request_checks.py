@@ -9,7 +9,7 @@ from py_engine.generate.answer import GenerationRequest
 from py_engine.plan import diffusion
 from py_engine.plan.plan import Plan
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import MAX_BIASES
+from py_engine.plan.shared_constants import MAX_BIASES
 
 
 def check_request(plan: Plan, request: GenerationRequest) -> None:

@@ -27,7 +27,7 @@ from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan
 from py_engine.plan.processors import Processor
 from py_engine.plan.sampling import Batch, Sampling
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 
 WARM_UP_TOKENS = 16  # of warm_up()'s prompt
 Turn = Callable[[], AbstractAsyncContextManager[None]]  # waits for the device, and holds it

@@ -117,9 +117,21 @@ static f32 relative_bias(const Biases *b, u32 head, i32 distance) {
   return b->type ? half(AT(u16, b->table)[at]) : AT(f32, b->table)[at];
 }
 
-// Add the positions first + lo to first + end of the cache to the softmax of T queries, from query i on.
-INLINE void attend_tile(u32 T, Queries *x, u32 i, u32 first, u32 lo, u32 end, const f32 *keys, const f32 *values, u32 dim,
-                        f32 scale, f32 cap) {
+// How products of queries and keys become scores: `cap` bounds them, if it is not 0.
+typedef struct {
+  f32 scale, cap;
+} Scores;
+
+// Keys and values of some positions, from `first` on.
+typedef struct {
+  const f32 *keys, *values;
+  u32 first, dim;
+} Block;
+
+// Add the positions lo..end of a block to the softmax of T queries, from query i on.
+INLINE void attend_tile(u32 T, Queries *x, u32 i, Block block, u32 lo, u32 end, Scores how) {
+  const u32 first = block.first, dim = block.dim;
+  const f32 *keys = block.keys, *values = block.values;
   const u32 padded = lo + UP(end - lo, 4) * 4;
   f32 scores[TILE][BLOCK + 4], *acc[TILE];
   for (u32 j = lo; j < end; j += 4) { // the keys after the last one are of this memory, too
@@ -127,8 +139,8 @@ INLINE void attend_tile(u32 T, Queries *x, u32 i, u32 first, u32 lo, u32 end, co
     dot_keys(T, x->q + i, keys + j * dim, dim, products);
 #pragma unroll
     for (u32 t = 0; t < T; t++) {
-      v128_t s = wasm_f32x4_mul(products[t], splat(scale));
-      if (cap > 0) s = wasm_f32x4_mul(splat(cap), tanh4(wasm_f32x4_div(s, splat(cap))));
+      v128_t s = wasm_f32x4_mul(products[t], splat(how.scale));
+      if (how.cap > 0) s = wasm_f32x4_mul(splat(how.cap), tanh4(wasm_f32x4_div(s, splat(how.cap))));
       if (x->slope[i + t] != 0) {
         const i32 distance = (i32)(x->pos[i + t] - (first + j));
         const v128_t distances = wasm_i32x4_sub(wasm_i32x4_splat(distance), wasm_i32x4_make(0, 1, 2, 3));
@@ -172,15 +184,16 @@ INLINE void attend_tile(u32 T, Queries *x, u32 i, u32 first, u32 lo, u32 end, co
       for (u32 j = lo; j < end; j++) acc[t][k] += scores[t][j] * values[j * dim + k];
 }
 
-// Add positions first..first + size of the cache to the softmax of every query, two at a time where they see the same.
-static void attend_block(Queries *x, u32 first, u32 size, const f32 *keys, const f32 *values, u32 dim, f32 scale, f32 cap) {
+// Add the `size` positions of a block to the softmax of every query, two at a time where they see the same.
+static void attend_block(Queries *x, Block block, u32 size, Scores how) {
+  const u32 first = block.first;
   u32 lo[QUERIES], end[QUERIES];
   for (u32 i = 0; i < x->n; i++) lo[i] = MAX(first, x->begin[i]) - first, end[i] = MIN(size, MAX(first, x->end[i]) - first);
   for (u32 i = 0; i < x->n;) {
     const u32 both = i + 1 < x->n && lo[i] == lo[i + 1] && end[i] == end[i + 1];
     if (lo[i] < end[i]) {
-      if (both) attend_tile(2, x, i, first, lo[i], end[i], keys, values, dim, scale, cap);
-      else attend_tile(1, x, i, first, lo[i], end[i], keys, values, dim, scale, cap);
+      if (both) attend_tile(2, x, i, block, lo[i], end[i], how);
+      else attend_tile(1, x, i, block, lo[i], end[i], how);
     }
     i += 1 + both;
   }
@@ -193,15 +206,15 @@ static void start(Queries *x, u32 dim) {
 }
 
 // Attend over positions begin..end, which are of one part.
-static void attend(const Keys *c, Queries *x, u32 begin, u32 end, f32 scale, f32 cap, f32 *block) {
+static void attend(const Keys *c, Queries *x, u32 begin, u32 end, Scores how, f32 *scratch) {
   const u32 dim = c->head_dim;
-  f32 *keys = block, *values = keys + BLOCK * dim;
+  f32 *keys = scratch, *values = keys + BLOCK * dim;
   start(x, dim);
   for (u32 first = begin / BLOCK * BLOCK; first < end; first += BLOCK) {
     const u32 size = MIN(BLOCK, end - first);
     read_block(c, c->k, MAX(first, begin), first + size - MAX(first, begin), keys + (MAX(first, begin) - first) * dim);
     read_block(c, c->v, MAX(first, begin), first + size - MAX(first, begin), values + (MAX(first, begin) - first) * dim);
-    attend_block(x, first, size, keys, values, dim, scale, cap);
+    attend_block(x, (Block){keys, values, first, dim}, size, how);
   }
 }
 
@@ -277,7 +290,7 @@ static void attend_tokens(const attention_call *r, const Segment *s, u32 head, u
   const Keys c = {r->state, r->table, r->pages, r->page, r->k, r->v, r->kind, r->kv_heads * dim, head, dim,
                   states(r->state)->seq};
   for (u32 at = from; at < to; at = (at / r->size + 1) * r->size) {
-    attend(&c, &x, at, MIN(to, (at / r->size + 1) * r->size), r->scale, r->soft_cap, block);
+    attend(&c, &x, at, MIN(to, (at / r->size + 1) * r->size), (Scores){r->scale, r->soft_cap}, block);
     for (u32 i = 0; i < x.n; i++) add_part(&totals[i], x.acc + i * dim, x.top[i], x.sum[i], dim);
   }
   for (u32 i = 0; i < x.n; i++) {
@@ -319,16 +332,24 @@ static u32 end_in_batch(u32 state, u32 seq) {
   return end;
 }
 
-// `mutual`: it sees all tokens of its sequence in the batch.
-INLINE Range seen_by(
-    u32 state, u32 seq, u32 pos, u32 window, u32 chunked, u32 part, u32 shifts, u32 anchor, u32 from, u32 mutual) {
-  const u32 encoded = part ? -tables(state)[shifts + seq] : 0; // rows of the sequence's encoder
-  const u32 end = pos + 1, own = anchor ? pos : end; // no cache has an anchored token's keys and values
-  const u32 last = mutual ? end_in_batch(state, seq) : own;
-  if (part == PART_ENCODER) return (Range){0, encoded};
-  if (part == PART_DECODER) return (Range){MIN(encoded, end), end};
-  if (chunked) return (Range){pos / window * window, end};
-  return (Range){window && window < end ? end - window : MIN(from, pos), last};
+// Which positions a layer's tokens may see. `mutual`: all tokens of their sequence in the batch.
+typedef struct {
+  u32 state, window, chunked, part, shifts, anchor, from, mutual;
+} Visibility;
+
+// That of a call: both kinds of calls have these fields.
+#define VISIBILITY(r) \
+  ((Visibility){(r)->state, (r)->window, (r)->chunked, (r)->part, (r)->shifts, (r)->anchor, (r)->from, (r)->mutual})
+
+// What a token at `pos` of the sequence `seq` sees.
+INLINE Range seen_by(Visibility v, u32 seq, u32 pos) {
+  const u32 encoded = v.part ? -tables(v.state)[v.shifts + seq] : 0; // rows of the sequence's encoder
+  const u32 end = pos + 1, own = v.anchor ? pos : end; // no cache has an anchored token's keys and values
+  const u32 last = v.mutual ? end_in_batch(v.state, seq) : own;
+  if (v.part == PART_ENCODER) return (Range){0, encoded};
+  if (v.part == PART_DECODER) return (Range){MIN(encoded, end), end};
+  if (v.chunked) return (Range){pos / v.window * v.window, end};
+  return (Range){v.window && v.window < end ? end - v.window : MIN(v.from, pos), last};
 }
 
 u32 attention_decode_chunks(const attention_decode_call *r) {
@@ -342,8 +363,7 @@ void attention_decode_work(const attention_decode_call *r, u32 chunk, u32 chunks
     const u32 part = item % r->split, head = item / r->split % r->kv_heads, m = item / r->split / r->kv_heads;
     const u32 pos = anchored_position(r->state, r->per_token, r->anchor, m);
     const u32 seq = sequence(r->state, r->per_token, m);
-    const Range seen =
-        seen_by(r->state, seq, pos, r->window, r->chunked, r->part, r->shifts, r->anchor, r->from, r->mutual);
+    const Range seen = seen_by(VISIBILITY(r), seq, pos);
     const u32 at = (seen.first / r->size + part) * r->size, begin = MAX(seen.first, at);
     const u32 end = MIN(at + r->size, seen.end);
     if (begin >= end) continue;
@@ -357,7 +377,7 @@ void attention_decode_work(const attention_decode_call *r, u32 chunk, u32 chunks
         x.mask[x.n] = r->mask ? AT(u32, r->mask) + (size_t)r->mask_words * m : 0;
       }
       const Keys c = {r->state, r->table, r->pages, r->page, r->k, r->v, r->kind, r->kv_heads * dim, head, dim, seq};
-      attend(&c, &x, begin, end, r->scale, r->soft_cap, block);
+      attend(&c, &x, begin, end, (Scores){r->scale, r->soft_cap}, block);
       for (u32 i = 0; i < x.n; i++) {
         const u32 q_head = head * group + h + i;
         f32 *to = AT(f32, r->parts) + (((size_t)m * r->kv_heads * group + q_head) * r->split + part) * width;
@@ -376,8 +396,7 @@ void attention_combine_work(const attention_combine_call *r, u32 chunk, u32 chun
   EACH_ROW(m, batch_size(r->state)) {
     const u32 pos = anchored_position(r->state, r->per_token, r->anchor, m);
     const u32 seq = sequence(r->state, r->per_token, m);
-    const Range seen =
-        seen_by(r->state, seq, pos, r->window, r->chunked, r->part, r->shifts, r->anchor, r->from, r->mutual);
+    const Range seen = seen_by(VISIBILITY(r), seq, pos);
     const u32 used = seen.end > seen.first ? (seen.end - 1) / r->size - seen.first / r->size + 1 : 0;
     for (u32 head = 0; head < r->heads; head++) {
       const f32 *part = AT(f32, r->parts) + ((size_t)m * r->heads + head) * r->split * width;

@@ -132,30 +132,45 @@ static void write_panel(const Output *o, v128_t value, u32 m, u32 first, u32 lo,
   }
 }
 
-// The rows of x of a tile: the last one again where there are fewer than TILE.
-INLINE u32 tile_of(const Input *x, u32 m, u32 n, const u32 *x_rows, const u8 **rows) {
-  const u32 count = MIN(TILE, n - m);
+// Rows lo to hi - 1 of a matrix; of these, the ones in the panels begin to end - 1.
+typedef struct {
+  const Format *f;
+  const u8 *w;
+  u32 cols, lo, hi, begin, end;
+} MatrixPart;
+
+// `n` rows of x, and where their products go. `x_rows` and `y_rows`: their numbers, or 0 if they are 0, 1, ...
+typedef struct {
+  const Input *x;
+  u32 n;
+  const u32 *x_rows, *y_rows;
+} Tokens;
+
+// The rows of x of the tile from token m on: the last one again where there are fewer than TILE.
+INLINE u32 tile_of(Tokens tokens, u32 m, const u8 **rows) {
+  const u32 count = MIN(TILE, tokens.n - m);
   for (u32 t = 0; t < TILE; t++) {
     const u32 row = m + MIN(t, count - 1);
-    rows[t] = input_row(x, x_rows ? x_rows[row] : row);
+    rows[t] = input_row(tokens.x, tokens.x_rows ? tokens.x_rows[row] : row);
   }
   return count;
 }
 
+INLINE u32 y_row(Tokens tokens, u32 m) { return tokens.y_rows ? tokens.y_rows[m] : m; }
+
 // multiply() with rows of floats.
-static void multiply_floats(const Format *f, const u8 *w, u32 cols, u32 lo, u32 hi, u32 begin, u32 end, const Input *x,
-                            u32 n, const u32 *x_rows, const u32 *y_rows, const Output *o, f32 *scratch) {
-  for (u32 first = begin, panels; first < end; first += panels) {
+static void multiply_floats(MatrixPart w, Tokens tokens, const Output *o, f32 *scratch) {
+  for (u32 first = w.begin, panels; first < w.end; first += panels) {
     FloatPanels floats;
-    panels = float_panels(f, w + panel_bytes(f, cols) * first, cols, end - first, n, scratch, &floats);
-    for (u32 m = 0; m < n; m += TILE) {
+    panels = float_panels(w.f, w.w + panel_bytes(w.f, w.cols) * first, w.cols, w.end - first, tokens.n, scratch, &floats);
+    for (u32 m = 0; m < tokens.n; m += TILE) {
       const u8 *rows[TILE];
-      const u32 count = tile_of(x, m, n, x_rows, rows);
+      const u32 count = tile_of(tokens, m, rows);
       v128_t to[TILE][TILE];
-      float_products(&floats, panels, cols, rows, count, to);
+      float_products(&floats, panels, w.cols, rows, count, to);
       for (u32 i = 0; i < panels * count; i++) {
         const u32 p = i / count, t = i % count;
-        write_panel(o, to[p][t], y_rows ? y_rows[m + t] : m + t, 4 * (first + p), lo, hi);
+        write_panel(o, to[p][t], y_row(tokens, m + t), 4 * (first + p), w.lo, w.hi);
       }
     }
   }
@@ -163,23 +178,21 @@ static void multiply_floats(const Format *f, const u8 *w, u32 cols, u32 lo, u32 
 
 #define PANELS 16 // that a tile of tokens is multiplied with while its rows are in the first cache
 
-// Multiply rows lo..hi of a matrix, of them the panels begin..end, with `n` rows of x. `x_rows` and `y_rows`: their
-// numbers, or 0 if they are 0, 1, ...
-static void multiply(const Format *f, const u8 *w, u32 cols, u32 lo, u32 hi, u32 begin, u32 end, const Input *x, u32 n,
-                     const u32 *x_rows, const u32 *y_rows, const Output *o, f32 *scratch) {
-  if (x->exact) {
-    multiply_floats(f, w, cols, lo, hi, begin, end, x, n, x_rows, y_rows, o, scratch);
+// Multiply a part of a matrix with rows of x.
+static void multiply(MatrixPart w, Tokens tokens, const Output *o, f32 *scratch) {
+  if (tokens.x->exact) {
+    multiply_floats(w, tokens, o, scratch);
     return;
   }
-  const size_t size = panel_bytes(f, cols);
-  for (u32 first = begin; first < end; first += PANELS) {
-    for (u32 m = 0; m < n; m += TILE) {
+  const size_t size = panel_bytes(w.f, w.cols);
+  for (u32 first = w.begin; first < w.end; first += PANELS) {
+    for (u32 m = 0; m < tokens.n; m += TILE) {
       const u8 *rows[TILE];
-      const u32 count = tile_of(x, m, n, x_rows, rows);
-      for (u32 p = first; p < MIN(end, first + PANELS); p++) {
+      const u32 count = tile_of(tokens, m, rows);
+      for (u32 p = first; p < MIN(w.end, first + PANELS); p++) {
         v128_t to[TILE];
-        panel_product(f, w + size * p, cols, rows, count, to);
-        for (u32 t = 0; t < count; t++) write_panel(o, to[t], y_rows ? y_rows[m + t] : m + t, 4 * p, lo, hi);
+        panel_product(w.f, w.w + size * p, w.cols, rows, count, to);
+        for (u32 t = 0; t < count; t++) write_panel(o, to[t], y_row(tokens, m + t), 4 * p, w.lo, w.hi);
       }
     }
   }
@@ -196,8 +209,9 @@ void product_work(const product_call *r, u32 chunk, u32 chunks, u8 *scratch) {
   const Input x = {AT(u8, r->x), r->x_row, r->exact};
   const Output o = {r->y, r->y_stride, r->row0, r->factor, r->bias ? r->bias + r->row0 : 0,
                     r->scales, {(i32)r->scale_row_1, (i32)r->scale_row_2}};
-  multiply(&formats[r->type], AT(u8, r->w), r->cols, 0, r->rows, part_begin(panels, chunk, chunks),
-           part_begin(panels, chunk + 1, chunks), &x, rows_of_x(r->state, r->last, 1), 0, 0, &o, (f32 *)scratch);
+  const MatrixPart w = {&formats[r->type], AT(u8, r->w), r->cols, 0, r->rows, part_begin(panels, chunk, chunks),
+                        part_begin(panels, chunk + 1, chunks)};
+  multiply(w, (Tokens){&x, rows_of_x(r->state, r->last, 1), 0, 0}, &o, (f32 *)scratch);
 }
 
 // -- products of every head's own matrix, or of its transpose, with its part of a row
@@ -232,7 +246,8 @@ void head_products_work(const head_products_call *r, u32 chunk, u32 chunks, u8 *
     const Input x = {AT(u8, r->x) + 4 * (r->x_first + head * r->x_head), 4 * r->x_stride, 1};
     const Output o = {r->y + r->y_first + head * r->y_head, r->y_stride, 0, 0, 0, 0, {0, 0}};
     const u8 *w = AT(u8, r->w) + panel_bytes(f, r->cols) * ((r->w_first + head * r->w_head) / 4);
-    multiply(f, w, r->cols, 0, r->rows, 0, UP(r->rows, 4), &x, n, 0, 0, &o, (f32 *)scratch);
+    const MatrixPart part = {f, w, r->cols, 0, r->rows, 0, UP(r->rows, 4)};
+    multiply(part, (Tokens){&x, n, 0, 0}, &o, (f32 *)scratch);
   }
 }
 
@@ -353,12 +368,13 @@ void expert_product_work(const expert_product_call *r, u32 chunk, u32 chunks, u8
     const u32 bias = r->bias ? r->bias + lo : 0;
     const u32 scale = r->scales ? r->scales + matrix * r->experts + expert : 0;
     const Output o = {r->y, r->y_stride, r->row0 + matrix * r->rows, 0, bias, scale, {INT32_MAX, INT32_MAX}};
+    const MatrixPart w = {&formats[r->type], AT(u8, r->w), r->cols, lo, hi, begin + part_begin(size, part, parts),
+                          begin + part_begin(size, part + 1, parts)};
     for (u32 m = 0; m < count; m += TILE) {
       const u32 n = MIN(TILE, count - m);
       u32 rows[TILE];
       for (u32 t = 0; t < n; t++) rows[t] = r->per_slot ? slots[m + t] : slots[m + t] / r->used;
-      multiply(&formats[r->type], AT(u8, r->w), r->cols, lo, hi, begin + part_begin(size, part, parts),
-               begin + part_begin(size, part + 1, parts), &x, n, rows, slots + m, &o, (f32 *)scratch);
+      multiply(w, (Tokens){&x, n, rows, slots + m}, &o, (f32 *)scratch);
     }
   }
 }

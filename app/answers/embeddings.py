@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.models.loaded import Loaded
-from app.openai.fields import boolean, integer
+from app.openai.fields import boolean, integer, one_of
 from py_engine.errors import WispError, prompt_too_long
 from py_engine.generate.request_queue import Job
 
@@ -31,7 +31,8 @@ LARGEST = 32760  # the largest value of an embedding that is scaled by MAXIMUM: 
 _IGNORED = ("model", "user", "ttl", "keep_alive")
 _EMBEDDING = ("input", "dimensions", "encoding_format", "embd_normalize", *_IGNORED)
 _RANKING = (
-    "query", "documents", "texts", "top_n", "return_documents", "return_text", "truncate", "raw_scores", *_IGNORED
+    "query", "documents", "texts", "top_n", "return_documents", "return_text", "truncate", "truncation_direction",
+    "raw_scores", *_IGNORED,
 )  # fmt: skip
 
 
@@ -56,7 +57,7 @@ class RankRequest:
     top_n: int
     return_documents: bool = False
     tei: bool = False  # the request and its answer, a list, have the form of Text Embeddings Inference
-    truncate: bool = False  # shorten what is longer than the context
+    shortened: str = ""  # the side of a document that is left out where it is too long: "left" or "right"; "": neither
     raw: bool = True  # scores as the model computes them, else their sigmoids
 
     @property
@@ -112,7 +113,8 @@ def rank_request(body: Any) -> RankRequest:
     shown = boolean(body, name, default=boolean(body, other))
     top = min(_positive(body, "top_n") or len(texts), len(texts))
     raw = boolean(body, "raw_scores", default=True)
-    return RankRequest(query, texts, top, shown, tei, boolean(body, "truncate"), raw)
+    side = one_of(body, "truncation_direction", ("Right", "Left", "right", "left")) or "Right"
+    return RankRequest(query, texts, top, shown, tei, side.lower() if boolean(body, "truncate") else "", raw)
 
 
 def _fields(body: Any, known: tuple[str, ...]) -> dict[str, Any]:
@@ -252,9 +254,9 @@ def _pairs(model: Loaded, request: RankRequest) -> Iterator[list[int]]:
         ids = rank_prompt(model, query, document)
         if len(ids) > longest:
             _check_length(engine, rank_prompt(model, query, ""), "query")
-        words = model.tokenizer.encode(document) if request.truncate and len(ids) > longest else []
+        words = model.tokenizer.encode(document) if request.shortened and len(ids) > longest else []
         while words and (excess := len(ids) - longest) > 0:  # a shortened text may have more tokens than before
-            words = words[: max(0, len(words) - excess)]
+            words = words[excess:] if request.shortened == "left" else words[: max(0, len(words) - excess)]
             ids = rank_prompt(model, query, model.tokenizer.decode(words))
         _check_length(engine, ids, f"{request.param}[{i}]")
         yield ids

@@ -1,22 +1,27 @@
 """The handlers of LM Studio's own endpoints."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from app.client import Call, Fields
-from app.compatible import lm_studio, lm_studio_chat
+from app.compatible import lm_studio, lm_studio_chat, lm_studio_models
 from app.compatible.stored_chats import StoredChats
 from app.endpoints.handlers import Handlers, answers
 from app.model_messages import Platform
+from app.models.loading import Options
 from app.models.registry import Models
 from app.openai.requests import chat_request, completion_request
-from py_engine.errors import WispError
+from py_engine.errors import NOT_FOUND, WispError
 
 
 class LMStudioHandlers(Handlers):
-    """OpenAI's answers with figures, chats that are stored, and lists of models."""
+    """OpenAI's answers with figures, chats that are stored, lists of models, and loads of those in the lists."""
 
-    def __init__(self, models: Models, platform: Platform) -> None:
+    def __init__(self, models: Models, platform: Platform, tell_loads: Callable[[], None]) -> None:
+        """`tell_loads` tells all clients which models are loaded."""
         super().__init__(models, platform)
+        self._tell_loads = tell_loads
         self._chats = StoredChats()
 
     @answers("api/v0/chat/completions")
@@ -44,10 +49,54 @@ class LMStudioHandlers(Handlers):
     async def list_models(self, fields: Fields, call: Call) -> dict[str, Any]:
         """List the models."""
         listed, loaded = (await self.models.listing())["data"], self.models.loaded
-        return {"object": "list", "data": [lm_studio.described(one, loaded.get(one["id"])) for one in listed]}
+        return {"object": "list", "data": [lm_studio_models.described(one, loaded.get(one["id"])) for one in listed]}
 
     @answers("api/v1/models")
     async def list_models_v1(self, fields: Fields, call: Call) -> dict[str, Any]:
         """List the models. It also has OpenAI's `data`, for clients whose base address ends with /api/v1."""
         listing, loaded = await self.models.listing(), self.models.loaded
-        return listing | {"models": [lm_studio.described_v1(one, loaded.get(one["id"])) for one in listing["data"]]}
+        return listing | {
+            "models": [lm_studio_models.described_v1(one, loaded.get(one["id"])) for one in listing["data"]]
+        }
+
+    @answers("api/v1/models/load")
+    async def load(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """Load a model that a request may name. Another context needs a model that is not loaded."""
+        asked, started = lm_studio_models.load_request(fields.get("request")), time.perf_counter()
+        options = await self.models.options(asked.model)
+        options = self._with_context(options, asked.context_length)
+        try:
+            async with self.models.load(options, False, call.job, call.progress) as model:
+                self._tell_loads()
+                return lm_studio_models.loaded(model, time.perf_counter() - started, echo=asked.echo)
+        except WispError as error:
+            raise lm_studio_models.reworded(error) from None
+
+    def _with_context(self, options: Options, length: int | None) -> Options:
+        """The options of a load with a context of `length` tokens. WispError if the loaded model has another one."""
+        model = self.models.loaded.get(options.choice.id)
+        if length is None:
+            return options
+        if model is None:
+            return options.with_context(length)
+        has = model.engine_or_error().context_length
+        if has == length:
+            return options
+        raise WispError(
+            f"{options.choice.id} is loaded with a context of {has} tokens, which a request does not change; "
+            "leave context_length out, or unload the model first.",
+            "invalid_value",
+            param="context_length",
+        )
+
+    @answers("api/v1/models/unload")
+    async def unload(self, fields: Fields, call: Call) -> dict[str, Any]:
+        """Free the memory of a loaded model when its requests have ended. A request that names it loads it again."""
+        name = self.models.resolve(lm_studio_models.unload_request(fields.get("request")))
+        if name not in self.models.loaded:
+            loaded = ", ".join(self.models.loaded) or "none"
+            message = f"No model {name!r} is loaded. Loaded are: {loaded}."
+            raise WispError(message, "model_not_found", NOT_FOUND, "instance_id")
+        await self.models.free(name, call.job)
+        self._tell_loads()
+        return {"instance_id": name}

@@ -24,11 +24,12 @@ from py_engine.options import PARALLEL, DraftOptions, LoadOptions
 from py_engine.plan.adapters import check_files
 from py_engine.plan.cache import KINDS
 from py_engine.plan.draft import MAX_DRAFT
-from py_engine.plan.shared import MAX_SEQUENCES
+from py_engine.plan.shared_constants import MAX_SEQUENCES
 from py_engine.text.chat_template import from_metadata
 from py_engine.text.tokenizer import load_tokenizer
 
 OpenSource = Callable[[Any, OnProgress], Awaitable[Any]]
+Opened = tuple[list[Any], list[Header]]  # the sources and headers of files
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ class Options:
         return {name: self.fields[name] for name in _FIELDS if name in self.fields} | {
             "model": self.fields.get("model") or self.choice.id
         }
+
+    def with_context(self, length: int) -> "Options":
+        """The options of the same load with a context of `length` tokens."""
+        engine, fields = replace(self.engine, context_length=length), {**self.fields, "contextLength": length}
+        return replace(self, engine=engine, fields=fields)
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -193,21 +199,6 @@ async def load(
     """
     started = time.perf_counter()
     model: Loaded | None = None
-
-    async def reload(changed: LoadOptions) -> Any:
-        """Load the engine again; the files come from the cache, if they are there."""
-        async with _opened(options.of_engine, options.sha256, source) as (sources, headers):
-            return await source.load_engine(sources, headers, changed, lambda *_: None)
-
-    async def reload_projector(changed: LoadOptions) -> Any:
-        """Load the projector's engine again, where the text model now runs."""
-        assert model is not None
-        asked = replace(changed, backend=options.engine.backend)
-        async with _opened(options.projector, (), source) as opened:
-            return (
-                await load_beside(model, source.load_projector, opened, asked, lambda *_: None, model.notify)
-            ).encoder.engine
-
     try:
         async with _opened(options.of_engine, options.sha256, source, on_progress) as (sources, headers):
             timings = {"header_ms": _since(started)}
@@ -215,22 +206,9 @@ async def load(
             model = vocabulary(options.choice.id, headers[0], timings)
             model.source_stats = lambda: _sum([file.stats for file in sources])
             if not options.vocab_only:
+                engines = _Engines(model, options, source)
                 async with _opened(options.projector, (), source, on_progress) as projector:
-                    media = prompt_rows(model) if options.prompt_embeddings else None
-                    media = media_options(model, projector[1]) if options.projector else media
-                    engine, alone = replace(options.engine, media=media), replace(options.engine, draft=None)
-                    if make_capacity is not None:
-                        needed = [(await source.estimate_engine(sources, headers, engine))["total"]]
-                        if options.projector:
-                            needed.append((await source.estimate_engine(*projector, alone))["total"])
-                        await make_capacity(sum(needed))
-                    model.engine = await source.load_engine(sources, headers, engine, on_progress)
-                    model.engine.reload_after_loss(engine, reload, model.notify)
-                    model.adapters = Adapters(options.adapters, model.engine)
-                    if options.projector:
-                        encoders, tell = source.load_projector, model.notices.append
-                        model.projector = await load_beside(model, encoders, projector, alone, on_progress, tell)
-                        model.projector.reload_after_loss(alone, reload_projector)
+                    await engines.load((sources, headers), projector, on_progress, make_capacity)
             model.notices += [notice for file in sources for notice in file.notices]
             timings["load_ms"] = _since(started)
     except BaseException as error:
@@ -244,6 +222,50 @@ async def load(
             "out_of_memory",
         ) from None
     return model
+
+
+@dataclass(frozen=True)
+class _Engines:
+    """The engines of a model and its projector: how they are loaded, and loaded again when their device is lost."""
+
+    model: Loaded
+    options: Options
+    source: EngineSource
+
+    async def load(
+        self, files: Opened, projector: Opened, on_progress: OnProgress,
+        make_capacity: Callable[[int], Awaitable[None]] | None,
+    ) -> None:  # fmt: skip
+        """Load both. `files`, `projector`: the model's files and the projector's; none of the latter: it has none."""
+        model, options, source = self.model, self.options, self.source
+        media = prompt_rows(model) if options.prompt_embeddings else None
+        media = media_options(model, projector[1]) if options.projector else media
+        engine, alone = replace(options.engine, media=media), replace(options.engine, draft=None)
+        if make_capacity is not None:
+            needed = [(await source.estimate_engine(*files, engine))["total"]]
+            if options.projector:
+                needed.append((await source.estimate_engine(*projector, alone))["total"])
+            await make_capacity(sum(needed))
+        model.engine = await source.load_engine(*files, engine, on_progress)
+        model.engine.reload_after_loss(engine, self.reload, model.notify)
+        model.adapters = Adapters(options.adapters, model.engine)
+        if options.projector:
+            encoders, tell = source.load_projector, model.notices.append
+            model.projector = await load_beside(model, encoders, projector, alone, on_progress, tell)
+            model.projector.reload_after_loss(alone, self.reload_projector)
+
+    async def reload(self, changed: LoadOptions) -> Any:
+        """Load the engine again; the files come from the cache, if they are there."""
+        async with _opened(self.options.of_engine, self.options.sha256, self.source) as (sources, headers):
+            return await self.source.load_engine(sources, headers, changed, lambda *_: None)
+
+    async def reload_projector(self, changed: LoadOptions) -> Any:
+        """Load the projector's engine again, where the text model now runs."""
+        model, encoders = self.model, self.source.load_projector
+        asked = replace(changed, backend=self.options.engine.backend)
+        async with _opened(self.options.projector, (), self.source) as opened:
+            loaded = await load_beside(model, encoders, opened, asked, lambda *_: None, model.notify)
+            return loaded.encoder.engine
 
 
 async def estimate(options: Options, source: EngineSource) -> dict[str, Any]:
@@ -299,7 +321,7 @@ async def _opened(
     sha256: tuple[str, ...],
     source: EngineSource,
     on_progress: OnProgress = lambda *_: None,
-) -> AsyncIterator[tuple[list[Any], list[Header]]]:
+) -> AsyncIterator[Opened]:
     """The sources and headers of the files of a model or a projector."""
     sources: list[Any] = []
     try:

@@ -104,7 +104,7 @@ class Models:
         coming = [part for _, key in self._loadings for part in key if isinstance(part, str) and "://" in part]
         return {part for part in [*loaded, *coming] if isinstance(part, str)}
 
-    async def _options(self, name: str | None) -> Options:
+    async def options(self, name: str | None) -> Options:
         """The load options of the model that a request names."""
         if not name:
             if self.default is None:
@@ -131,7 +131,7 @@ class Models:
     @asynccontextmanager
     async def hold(self, name: str | None, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
         """Pin the model of that name, loaded on demand, without waiting in its queue."""
-        options = await self._options(name)
+        options = await self.options(name)
         model = self.loaded.get(options.choice.id)
         if model is not None:
             model.pins += 1
@@ -278,7 +278,7 @@ class Models:
 
         Returns the model's name.
         """
-        name = (await self._options(name)).choice.id
+        name = (await self.options(name)).choice.id
         if name in self.loaded:
             await job.run(self._loaded_models.unload_when_idle(self.loaded[name]))
         return name

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.openai.fields import Body, Json, boolean, integer, number, whole, wrong_type, wrong_value
 from py_engine.errors import WispError
 from py_engine.plan.sampling import Parameter, Sampling, parameters
-from py_engine.plan.shared import MAX_LOGPROBS
+from py_engine.plan.shared_constants import MAX_LOGPROBS
 
 PARAMETERS = parameters()
 NAMES = frozenset({*PARAMETERS, "dry_sequence_breakers", "logit_bias", "n_probs", "repetition_penalty"})

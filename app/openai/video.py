@@ -11,14 +11,15 @@ from __future__ import annotations
 from itertools import chain
 from typing import NamedTuple
 
-from app.openai.fields import Body, Json, wrong_value
+from app.openai.fields import Body, Json, unsupported, wrong_value
 from app.openai.media import MediaPart
-from app.openai.video_fields import HEARS, INSIDE, Fetch, ReadVideo, Video, checked
+from app.openai.video_fields import FIELDS, HEARS, Fetch, ReadVideo, Video, checked
 from py_engine.errors import WispError
 from py_engine.media.encoders import Vision
 from py_engine.media.videos import Frame, pictures_of, time_text
 
 TYPES = ("input_video", "video_url")
+OF_PARTS = ("type", "untrusted", "cache_control")  # fields that any part may have
 ROLES = ("user", "tool")  # of a chat's messages that may have videos
 MAX_VIDEOS = 4  # of a request, to be decoded
 MAX_REQUEST_FRAMES = 1024  # of all videos of a request that come as frames
@@ -70,7 +71,13 @@ def _is_heard(fields: Json) -> bool:
 
 
 def _checked(place: Place, part: dict[str, Json]) -> Video:
-    return checked(_fields(part), _path(place, part), ("video_url",) if _is_flat(part) else INSIDE)
+    path = _path(place, part)
+    if _is_flat(part):
+        return checked({name: part[name] for name in part if name not in OF_PARTS}, path, ("video_url",))
+    if beside := next((name for name in FIELDS if part.get(name) is not None), None):
+        wrong = path.removesuffix(part["type"]) + beside
+        raise unsupported(f"{wrong} is beside the video's fields, which are in {part['type']}; move it there.", wrong)
+    return checked(_fields(part), path)
 
 
 def _parts(body: Json) -> dict[Place, dict[str, Json]]:

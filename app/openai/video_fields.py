@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from app.openai.fields import Json, boolean, integer, number, wrong_type, wrong_value
+from app.openai.fields import Json, boolean, integer, number, unsupported, wrong_type, wrong_value
 from app.openai.files import MAX_FILE
 from app.openai.media import DATA, MediaPart, at_address, from_base64
 from py_engine.errors import WispError
@@ -17,6 +17,9 @@ MAX_FRAMES = 128  # of a video
 INSIDE = ("data", "url")  # the fields that may have a file; beside a part's type, video_url has it
 _FILES = (*INSIDE, "video_url")
 HEARS = "load_audio_from_video"  # transformers' name
+_OTHERS = ("fps", "num_frames", HEARS, "frames")
+FIELDS = (*INSIDE, *_OTHERS)
+_FRAME = (*INSIDE, "seconds")
 
 ReadVideo = Callable[[bytes, float, int], Awaitable[list[Frame]]]
 Fetch = Callable[[str], Awaitable[bytes]]
@@ -56,6 +59,7 @@ def checked(given: Json, path: str, files: tuple[str, ...] = INSIDE) -> Video:
     """Check the fields of a video. WispError names the one that is wrong. `files`: those that may have the file."""
     if not isinstance(given, dict):
         raise wrong_type(path, "an object", given)
+    _check_names({name: given[name] for name in given if name not in _FILES}, path, (*files, *_OTHERS), "a video")
     fps = _number(given, "fps", path, 0.01, 60.0, FPS)
     try:
         most = integer(given, "num_frames", 1, MAX_FRAMES) or NUM_FRAMES
@@ -89,6 +93,7 @@ def _frames(given: Json, path: str) -> tuple[tuple[float, MediaPart], ...]:
         where = f"{path}[{i}]"
         if not isinstance(frame, dict):
             raise wrong_type(where, "an object", frame)
+        _check_names(frame, where, _FRAME, "a frame")
         seconds = _number(frame, "seconds", where, 0.0, MAX_SECONDS * 100, -1.0)
         if seconds < 0:
             raise wrong_type(f"{where}.seconds", "a number", None)
@@ -99,6 +104,13 @@ def _frames(given: Json, path: str) -> tuple[tuple[float, MediaPart], ...]:
             )
         found.append((seconds, _source(frame, where, INSIDE, "a picture's file")))
     return tuple(found)
+
+
+def _check_names(given: dict[str, Json], path: str, known: tuple[str, ...], what: str) -> None:
+    """Refuse fields that nothing would read, such as misspelt ones. WispError unsupported_parameter."""
+    if unknown := next((name for name, value in given.items() if name not in known and value is not None), None):
+        message = f"{path}.{unknown} is not a field of {what}; there are {', '.join(known)}."
+        raise unsupported(message, f"{path}.{unknown}")
 
 
 def _number(given: dict[str, Json], name: str, path: str, low: float, high: float, default: float) -> float:

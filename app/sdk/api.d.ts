@@ -85,6 +85,10 @@ export interface Api {
       list(): Promise<any>;
       /** `models` as version 1 of the API has them, beside OpenAI's list */
       listV1(): Promise<any>;
+      /** Loads a model that a request may name, with a `context_length` if it is not loaded. */
+      load: Ask;
+      /** Frees the memory of a loaded model, until a request names it. */
+      unload: Ask;
     };
   };
   /** The endpoints of llama.cpp's server that are its own. */

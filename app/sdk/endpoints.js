@@ -35,13 +35,15 @@ const isRoot = (prefix, known) => known.startsWith("v1/") || !BELOW_V1.test(pref
 const ONE_MODEL = /(?:^|\/)(v1|api\/v0)\/models\/(.+)$/;
 
 /**
- * The endpoint of the list that a path names one model of, and the model's id. `whole`: not below a prefix.
+ * The endpoint of the list that a path names one model of, and the model's id; undefined also where an endpoint has that
+ * path, such as api/v1/models/load. `whole`: not below a prefix.
  * @param {string} path @param {boolean} [whole]
  */
 export function modelAt(path, whole = false) {
   const found = ONE_MODEL.exec(path);
   if (!found || (whole && found.index)) return undefined;
   const [, version, id] = found;
+  if (endpoints.some((row) => path.endsWith(`/${row.path}`) && row.path.endsWith(`/models/${id}`))) return undefined;
   return { list: /** @type {Endpoint} */ (endpoints.find((row) => row.path === `${version}/models`)), id };
 }
 

@@ -37,9 +37,9 @@ const STATUS_OF_CODE = {
   upstream_timeout: 504,
 };
 
-/** Ollama's endpoints that change which models there are. */
-const OF_MODELS = /\/api\/(pull|push|create|copy|delete|blobs\/.*)$/;
-const NO_MODELS = "models come and go in Wisp's page, not by requests. /api/tags lists those that a request may name.";
+/** Endpoints that change which models there are: Ollama's, and LM Studio's. */
+const OF_MODELS = /\/api\/(?:(?:pull|push|create|copy|delete|blobs\/.*)|v1\/models\/download(?:\/status(?:\/.*)?)?)$/;
+const NO_MODELS = "models come and go in Wisp's page, not by requests.";
 
 /** Details of a refused thread. With them, Anthropic's clients send the whole conversation. */
 const NO_THREADS = { error_code: "thread_unsupported_request", unsupported: ["thread"] };
@@ -78,13 +78,12 @@ export async function engineFetch(engine, input, init) {
  */
 async function route(engine, request, { path, one, endpoint }) {
   const { signal, method } = request;
-  const asked = OF_MODELS.exec(path);
+  const refused = OF_MODELS.exec(path)?.[0];
+  if (refused && !endpoint) return changesNoModels(refused);
   if (one) {
     if (method !== "GET") return notAllowed(method, path, "GET");
     return model(engine, one.list, decoded(one.id));
   }
-  if (!endpoint && asked)
-    return refusal(501, `${asked[0]}: ${NO_MODELS}`, /** @type {Endpoint} */ ({ errors: "ollama" }));
   if (!endpoint) return refusal(404, `There is nothing at ${method} ${path}.`);
   const allowed = endpoint.method ?? "POST";
   if (method !== allowed) return notAllowed(method, path, allowed, endpoint);
@@ -139,6 +138,14 @@ function text(value, type) {
 function refusal(status, message, endpoint) {
   const type = status === 404 ? "not_found_error" : "invalid_request_error";
   return json(errorBody({ message, type, param: null, code: "not_found" }, endpoint), status);
+}
+
+/** The refusal of an endpoint that changes which models there are, in the form of its API. @param {string} path */
+function changesNoModels(path) {
+  if (path.startsWith("/api/v1/"))
+    return refusal(501, `${path}: ${NO_MODELS} /api/v1/models lists those that a request may name.`);
+  const endpoint = /** @type {Endpoint} */ ({ errors: "ollama" });
+  return refusal(501, `${path}: ${NO_MODELS} /api/tags lists those that a request may name.`, endpoint);
 }
 
 /** @param {string} method @param {string} path @param {string} allowed @param {Endpoint} [endpoint] */

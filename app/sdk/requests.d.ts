@@ -183,6 +183,8 @@ interface RankedTexts {
   return_text?: boolean;
   /** Documents that are too long are shortened; else they are an error. */
   truncate?: boolean | null;
+  /** Which side of a document is left out then; default: `"Right"`, its end. */
+  truncation_direction?: "Left" | "Right" | null;
   /** false: the sigmoids of the scores, from 0 to 1 */
   raw_scores?: boolean | null;
   user?: string;

@@ -12,7 +12,7 @@ from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import capped, normed
 from py_engine.plan.attention import SINGLE
 from py_engine.plan.cache import GROUP
-from py_engine.plan.shared import MOST_DISTANCE
+from py_engine.plan.shared_constants import MOST_DISTANCE
 
 NO_SCORE = np.float32(-1e30)  # the largest score of a part without any that is seen, as on the GPU
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from py_engine.files.tensor_types import BLOCK_SIZES
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import shared
+from py_engine.plan import shared_constants
 from py_engine.plan.pages import RECORD_WORDS, TABLES
 from py_engine.plan.panels import FORMATS, ROUNDED_GROUP_BYTES
 from py_engine.plan.sampling import FIELDS as SAMPLING
@@ -194,10 +194,10 @@ def header() -> str:
     numbers: dict[str, object] = {"TABLES": TABLES, "FORMATS": 1 + max(FORMATS), "RECORD_WORDS": RECORD_WORDS,
                                   "ROUNDED_GROUP_BYTES": ROUNDED_GROUP_BYTES}  # fmt: skip
     names = ("MOST_DISTANCE", "MAX_MATCH", "SHORT_BATCH", "MAX_LOGPROBS", "LOGPROB_ROWS", "MAX_EXPERT_GROUPS")
-    numbers |= {name: getattr(shared, name) for name in names}
+    numbers |= {name: getattr(shared_constants, name) for name in names}
     numbers["MAX_TAPS"] = MAX_TAPS
-    numbers |= {name: f"{getattr(shared, name)}f" for name in ("BANNED", "LEAST_TEMPERATURE")}
-    numbers |= {"FIRST_MEDIA_ID": f"{shared.FIRST_MEDIA_ID}u"}
+    numbers |= {name: f"{getattr(shared_constants, name)}f" for name in ("BANNED", "LEAST_TEMPERATURE")}
+    numbers |= {"FIRST_MEDIA_ID": f"{shared_constants.FIRST_MEDIA_ID}u"}
     numbers |= {
         f"{prefix}_{name}".strip("_").upper(): value for prefix, names in enums.items() for name, value in names.items()
     }

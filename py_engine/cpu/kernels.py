@@ -53,7 +53,7 @@ from py_engine.cpu.sampling import (
 from py_engine.cpu.split_attention import attention, attention_merge
 from py_engine.cpu.ssm import gated_norm, ssm_conv, ssm_scan, ssm_window
 from py_engine.cpu.wkv import token_shift, wkv7_inputs, wkv_output, wkv_scan
-from py_engine.plan.shared import FIRST_MEDIA_ID
+from py_engine.plan.shared_constants import FIRST_MEDIA_ID
 
 
 def embed(c: Call) -> None:

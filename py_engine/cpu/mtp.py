@@ -7,7 +7,7 @@ import numpy as np
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import normed
 from py_engine.cpu.ssm import runs
-from py_engine.plan.shared import BANNED
+from py_engine.plan.shared_constants import BANNED
 
 
 def mtp_input(c: Call) -> None:

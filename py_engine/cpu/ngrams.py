@@ -6,7 +6,7 @@ import numpy as np
 
 from py_engine.cpu.call import Array, Call
 from py_engine.cpu.numerics import inverse_rms
-from py_engine.plan.shared import FIRST_MEDIA_ID
+from py_engine.plan.shared_constants import FIRST_MEDIA_ID
 
 LEAST = 1e-6  # of a score's size
 

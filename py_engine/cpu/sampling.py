@@ -6,7 +6,7 @@ import numpy as np
 
 from py_engine.cpu.call import Array, Call
 from py_engine.plan.sampling import FIELDS
-from py_engine.plan.shared import BANNED, LEAST_TEMPERATURE, MAX_LOGPROBS, MAX_MATCH, SHORT_BATCH
+from py_engine.plan.shared_constants import BANNED, LEAST_TEMPERATURE, MAX_LOGPROBS, MAX_MATCH, SHORT_BATCH
 
 SETTINGS = np.dtype([(name, np.float32 if kind == "f32" else np.uint32) for name, kind in FIELDS.items()])
 

@@ -8,7 +8,7 @@ from py_engine.cpu.device import Region
 from py_engine.cpu.memory import Memory
 from py_engine.plan.plan import Plan
 from py_engine.plan.sampling import Batch, Sampling, read_logprobs
-from py_engine.plan.shared import LOGPROB_ROW_BYTES, LOGPROB_ROWS
+from py_engine.plan.shared_constants import LOGPROB_ROW_BYTES, LOGPROB_ROWS
 from py_engine.runners import Row
 
 Parse = Callable[[bytes], list[Batch]]

@@ -26,7 +26,7 @@ from py_engine.plan.pages import STATE_WORDS
 from py_engine.plan.plan import Plan
 from py_engine.plan.processors import Processor, needs_gpu
 from py_engine.plan.sampling import Batch, Sampling, samplers, step
-from py_engine.plan.shared import MAX_STEPS
+from py_engine.plan.shared_constants import MAX_STEPS
 from py_engine.runners import (
     DEFAULT_FEED,
     Counts,

@@ -15,7 +15,7 @@ from py_engine.generate.constrained_answer import ConstrainedAnswer
 from py_engine.generate.forced_tokens import FORCED_BESIDE_PART, feed_forced
 from py_engine.generate.running_sequence import RunningSequence
 from py_engine.plan.sampling import Batch
-from py_engine.plan.shared import MAX_STEPS
+from py_engine.plan.shared_constants import MAX_STEPS
 from py_engine.runners import Runner
 
 AHEAD_PARTS = 3  # submits that are ahead of a check

@@ -11,7 +11,7 @@ from typing import Any
 
 from py_engine.generate.answer import Answer
 from py_engine.plan.sampling import only_mask
-from py_engine.plan.shared import MAX_STEPS
+from py_engine.plan.shared_constants import MAX_STEPS
 from py_engine.runners import MaskedTokens
 
 MIN_LOOKAHEAD = 4  # tokens; to sample fewer ahead does not pay

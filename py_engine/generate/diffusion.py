@@ -22,7 +22,7 @@ from py_engine.plan.diffusion import Algorithm, Schedule
 from py_engine.plan.lists import BATCH_FORWARD, PREFILL
 from py_engine.plan.plan import DiffusionPlan
 from py_engine.plan.sampling import Batch, Sampling, TokenLogprob
-from py_engine.plan.shared import LOGPROB_ROWS, SHORT_BATCH
+from py_engine.plan.shared_constants import LOGPROB_ROWS, SHORT_BATCH
 from py_engine.runners import FLOAT_FEED, Row, Runner
 from py_engine.tasks import to_the_end
 

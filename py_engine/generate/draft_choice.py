@@ -5,7 +5,7 @@ from __future__ import annotations
 from py_engine.generate.draft_model import Drafter
 from py_engine.generate.running_sequence import RunningSequence
 from py_engine.generate.speculation import Drafts, drafts_pay, lookup_gain
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from py_engine.runners import Runner
 
 

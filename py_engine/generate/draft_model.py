@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from py_engine.generate.running_sequence import RunningSequence
 from py_engine.plan.draft import DRAFT_PREFILL
 from py_engine.plan.lists import begin_block
-from py_engine.plan.shared import MAX_STEPS, SHORT_BATCH
+from py_engine.plan.shared_constants import MAX_STEPS, SHORT_BATCH
 from py_engine.runners import Row, Runner
 
 TRIAL = 2.0  # decode steps whose time a trial may lose, besides waits

@@ -11,7 +11,7 @@ from typing import Any
 from py_engine.generate.sequences import Sequences
 from py_engine.plan.lists import BATCH_FORWARD, DECODE, PREFILL, PREFILL_END
 from py_engine.plan.plan import Plan
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from py_engine.runners import FLOAT_FEED, FeedOptions, Rounding, Runner
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from py_engine.plan.lists import PREFILL, PREFILL_END, SMALL_BATCH_END, forced_tokens
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from py_engine.runners import Runner
 
 MAX_IN_SMALL_BATCHES = 2 * SHORT_BATCH  # tokens; more are read faster like a prompt

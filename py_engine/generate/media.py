@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py_engine.plan.media import MediaBatch, MediaRows
-from py_engine.plan.shared import FIRST_MEDIA_ID
+from py_engine.plan.shared_constants import FIRST_MEDIA_ID
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ from py_engine.generate.sequence_cache import SequenceCache
 from py_engine.plan.batch_sizes import splits_attention
 from py_engine.plan.lists import DECODE, MEDIA_END, PREFILL, PREFILL_END, SMALL_BATCH_END
 from py_engine.plan.plan import Plan
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from py_engine.runners import FeedOptions, Rounding, Runner
 
 PART_MS = 260.0  # the time of a part of a prompt: late in a prompt of an 8B model, an H100 reads 2,048 tokens in 250

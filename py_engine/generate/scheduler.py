@@ -33,7 +33,7 @@ from py_engine.generate.speculation import Drafts
 from py_engine.generate.time_slices import TimeSlices
 from py_engine.generate.totals import Totals
 from py_engine.plan.sampling import Batch
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from py_engine.runners import Runner
 from py_engine.tasks import begin, to_the_end
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from py_engine.plan.sampler_ops import MIN_MATCH
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 
 DECAY = 0.96  # per token, of the predicted fraction: the last 25 tokens weigh most
 MARGIN = 1.15  # gain over the cost at which drafting is switched on

@@ -27,7 +27,7 @@ from py_engine.plan.media import MediaBatch
 from py_engine.plan.packing import PackedBatch
 from py_engine.plan.pages import TABLES, records_at, shift_index
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan, planes_of
-from py_engine.plan.shared import LOGPROB_ROW_BYTES, LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS, SHORT_BATCH
+from py_engine.plan.shared_constants import LOGPROB_ROW_BYTES, LOGPROB_ROWS, MAX_SMALL_BATCH, MAX_STEPS, SHORT_BATCH
 from py_engine.runners import Row, Turn
 from py_engine.tasks import begin, quietly
 

@@ -8,7 +8,7 @@ from py_engine.plan import kernels, quants
 from py_engine.plan.kernels import Device, Shader
 from py_engine.plan.placement import Placement
 from py_engine.plan.plan import Plan, Weight
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 CHECKSUM_WORDS = 16  # words of a thread of checksum.wgsl, unless that takes too many workgroups
 MAX_CHECKSUM_GROUPS = 1024  # workgroups of checksum.wgsl

@@ -12,7 +12,7 @@ import { Masking } from "./masked.js";
 const FIRST_COMMANDS = [12, 40]; // of a prompt, in submits of their own: an idle GPU runs them while the browser encodes the others
 
 /**
- * @typedef {object} Shared  numbers and names that Python defines (plan/shared.py)
+ * @typedef {object} Shared  numbers and names that Python defines (plan/shared_constants.py)
  * @property {number} probeMs how long a result that should come soon is looked for; 0: only waited for
  * @property {number} maxSteps tokens of each sequence in a submit
  * @property {number} maxSmallBatch tokens of a small batch

@@ -31,7 +31,7 @@ from py_engine.plan.packing import PackedBatch
 from py_engine.plan.processors import Processor
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import MASKED_AT, SAMPLING_BYTES, Batch, Sampling, samplers, step
-from py_engine.plan.shared import MAX_STEPS, SHORT_BATCH
+from py_engine.plan.shared_constants import MAX_STEPS, SHORT_BATCH
 from py_engine.runners import (
     DEFAULT_FEED,
     FeedOptions,

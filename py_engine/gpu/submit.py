@@ -9,7 +9,7 @@ from typing import Any
 
 from py_engine.gpu.step_times import prompt_kind
 from py_engine.plan.sampling import Batch, read_logprobs
-from py_engine.plan.shared import LOGPROB_ROW_BYTES
+from py_engine.plan.shared_constants import LOGPROB_ROW_BYTES
 
 
 @dataclass(frozen=True)

@@ -15,35 +15,25 @@ from py_engine.media.kinds import (
     BICUBIC,
     BILINEAR,
     CAUSAL_WIDTHS,
-    CONVNEXT_SIDE,
-    DEFAULT_MERGE,
     FILTERS,
     FRAME_PAIRS,
-    IN_FOURS,
     IN_TILES,
     LANCZOS,
     LFM2,
     LFM2_SOUND,
     LLAVA,
     MAX_SECONDS,
-    MERGE_KEYS,
-    MOBILE_SIDE,
-    MOBILE_SIZES,
     NOT_CAUSAL,
-    SAM_MERGE,
     SAM_PATCH,
     SAM_SIDE,
     SAM_TILES,
     SECOND_FRAME,
-    SIZED_BY_FILE,
     STACKED,
-    STEP_LONGEST,
-    STEP_TILE,
-    TOKEN_LIMITS,
     TOKEN_SAMPLES,
     VISION_TYPES,
 )
 from py_engine.media.layout import LAYOUTS, PLAIN, WITH_LINE_BREAKS
+from py_engine.media.picture_metadata import grid, longest_edge, pixel_limits
 from py_engine.media.reader import Reader
 
 ARCHITECTURE = "clip"  # general.architecture of every projector
@@ -135,43 +125,8 @@ class Projector:
 
 def _vision(reader: Reader) -> Vision:
     type = reader.type(VISION_TYPES)
-    patch, size = reader.count("patch_size"), reader.count("image_size")
-    if patch > size:
-        raise reader.bad_value("patch_size", f"at most the picture's {size} pixels")
-    merge = DEFAULT_MERGE.get(type, 1)
-    if type in MERGE_KEYS:
-        merge = reader.count(MERGE_KEYS[type], merge)
-    if type == "minicpmv4_6" and merge not in (2, 4):
-        raise reader.bad_value(MERGE_KEYS[type], "2 or 4")
-    if type in IN_FOURS and merge != 2:
-        raise reader.bad_value(MERGE_KEYS[type], "2")
-    if type == "step3vl":
-        if merge != 4:
-            raise reader.bad_value(MERGE_KEYS[type], "4")
-        if size % (4 * patch) or STEP_TILE % (4 * patch):
-            raise reader.bad_value("patch_size", f"a quarter of a divisor of {size} and {STEP_TILE} pixels")
-    if type == "youtuvl" and (merge != 2 or patch % 8):
-        raise reader.bad_value("patch_size", "a multiple of 8, with squares of 2 x 2 patches")
-    low, high = (tokens * (patch * merge) ** 2 for tokens in TOKEN_LIMITS.get(type, (0, 0)))
-    if type in SIZED_BY_FILE and (type != "kimik25" or _states_sizes(reader)):
-        low = reader.count("image_min_pixels", low or None)
-        high = reader.count("image_max_pixels", high or None)
-        if high < max(low, (patch * merge) ** 2):
-            raise reader.bad_value("image_max_pixels", "at least those of a token, and at least image_min_pixels")
-    if type == "step3vl":  # it has pieces of two sizes
-        low, high = (side**2 for side in sorted((size, STEP_TILE)))
-    if type == "gemma4uv":  # its patches are as large as tokens
-        patch, merge = patch * merge, 1
-    if type == "gemma3nv":
-        if size not in MOBILE_SIZES:
-            raise reader.bad_value("image_size", f"one of {', '.join(map(str, MOBILE_SIZES))}")
-        patch = size // MOBILE_SIDE
-    if type in SAM_TILES:  # whatever the metadata says
-        size, patch, merge = SAM_SIDE, SAM_PATCH, SAM_MERGE
-    if type == "yasa2":
-        merge, left = divmod(size, patch * CONVNEXT_SIDE)
-        if left:
-            raise reader.bad_value("image_size", f"a multiple of {CONVNEXT_SIDE} patches of {patch} pixels")
+    size, patch, merge = grid(reader, type)
+    low, high = pixel_limits(reader, type)
     encoder, windowed = reader.encoder(type), None
     if type == "granite4_vision":
         windowed = _windowed(reader, size // patch, encoder["n_layer"])
@@ -186,7 +141,7 @@ def _vision(reader: Reader) -> Vision:
         filter=_filter(reader, type),
         min_pixels=low,
         max_pixels=high,
-        longest_edge=_longest_edge(reader, type, size),
+        longest_edge=longest_edge(reader, type, size),
         canvases=_canvases(reader, type, size),
         sam=_sam(reader, type) if type in SAM_TILES else None,
         windowed=windowed,
@@ -199,20 +154,6 @@ def _vision(reader: Reader) -> Vision:
         experts_used=reader.count("expert_used_count", most=MAX_EXPERTS) if type == "dots3note_v" else 0,
         pairs=type in FRAME_PAIRS and SECOND_FRAME in reader.header.tensors,
     )
-
-
-def _longest_edge(reader: Reader, type: str, size: int) -> int:
-    """The longest side of resized pictures; 0: the picture's own. Older files of idefics3 lack it."""
-    if type == "idefics3" and reader.get("preproc_image_size", 0) == 0:
-        return 0
-    if type == "step3vl":
-        return reader.count("preproc_image_size", STEP_LONGEST) if reader.get("preproc_image_size") else STEP_LONGEST
-    return reader.count("preproc_image_size", size) if type in ("idefics3", "lightonocr") else 0
-
-
-def _states_sizes(reader: Reader) -> bool:
-    """Whether the file states both limits of a picture's size."""
-    return bool(reader.get("image_min_pixels")) and bool(reader.get("image_max_pixels"))
 
 
 def _filter(reader: Reader, kind: str) -> str:

@@ -15,7 +15,7 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.media import keep_of_media
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
 from py_engine.plan.plan import Buffer
-from py_engine.plan.rope import Rope, RopeSpec
+from py_engine.plan.rope import Factors, Rope, RopeSpec
 from py_engine.plan.weights import Weights
 
 NEOX = True
@@ -34,7 +34,7 @@ class Config(config.Config):
                 "Wisp needs a CogVLM whose heads fill its width, each with keys of its own; this file's do not.",
                 "unsupported_architecture",
             )
-        rope = RopeSpec(base.head_dim, use_factors=False)
+        rope = RopeSpec(base.head_dim, factors=Factors.NONE)
         return replace(base, ropes=(rope,) * base.block_count, visual_experts=True)
 
 

@@ -24,11 +24,11 @@ from py_engine.models.common import (
 from py_engine.models.recurrent import StateSpace
 from py_engine.plan.activations import Xielu
 from py_engine.plan.attention import Temperature
-from py_engine.plan.compressed import CompressedShape
-from py_engine.plan.index import IndexShape
-from py_engine.plan.latent import LatentShape
+from py_engine.plan.compressed_attention import CompressedShape
+from py_engine.plan.indexer import IndexShape
+from py_engine.plan.latent_attention import LatentShape
 from py_engine.plan.rope import RopeSpec
-from py_engine.plan.shared import MAX_EXPERT_GROUPS
+from py_engine.plan.shared_constants import MAX_EXPERT_GROUPS
 from py_engine.plan.states import StateShape
 
 C = TypeVar("C", bound="Config")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from py_engine.models.config import Config
 from py_engine.models.group_norm import group_norm
 from py_engine.models.indexer import Reading, raw_positions
-from py_engine.models.latent import LatentLayer
+from py_engine.models.latent_attention import LatentLayer
 from py_engine.models.mixture import ExpertLayer
 from py_engine.models.qkv import key_value_rows, projected_bias, projected_rows
 from py_engine.models.recurrent import RecurrentLayer
@@ -23,7 +23,7 @@ from py_engine.plan.encoder_decoder import part_of
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.per_layer import Gates, gate, scale_by
 from py_engine.plan.plan import Buffer, Weight
-from py_engine.plan.relative import RelativeBias, relative_bias
+from py_engine.plan.relative_bias import RelativeBias, relative_bias
 from py_engine.plan.rope import Rope
 from py_engine.plan.rows import Parts, RowNorm, clamp, copy_columns, norm_into
 from py_engine.plan.shortconv import shortconv, shortconv_all

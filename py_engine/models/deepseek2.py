@@ -15,7 +15,7 @@ from py_engine.files.gguf_header import Header
 from py_engine.models import config, decoder
 from py_engine.models.common import count, dimension, optional_number
 from py_engine.plan.attention import Temperature
-from py_engine.plan.latent import LatentShape
+from py_engine.plan.latent_attention import LatentShape
 from py_engine.plan.rope import RopeSpec
 
 C = TypeVar("C", bound="Config")

@@ -1,4 +1,4 @@
-"""DeepSeek V4: attention to a window and to compressed keys (plan/compressed.py), experts, mixed residual streams.
+"""DeepSeek V4: attention to a window and to compressed keys (plan/compressed_attention.py), experts, residual streams.
 
 A layer compresses 4 or 128 positions to a key, or none. Of keys of 4 positions, an index chooses some, whose own keys
 are compressed in the same way. llama.cpp also multiplies the index's queries and keys with a Hadamard matrix, which
@@ -17,13 +17,13 @@ from py_engine.models.common import count, dimension, natural, number, rope_base
 from py_engine.models.decoder import Layer, normed
 from py_engine.models.hyper_connections import STREAMS, MixedStreams, append_layers
 from py_engine.models.indexer import index_shape
-from py_engine.plan import compressed, latent, streams
+from py_engine.plan import compressed_attention, latent_attention, streams
 from py_engine.plan.cache import Cache
-from py_engine.plan.compressed import OVERLAPPING, Appended, Attended, CompressedShape, Compressor
-from py_engine.plan.latent import Columns, HeadMatrices
+from py_engine.plan.compressed_attention import OVERLAPPING, Appended, Attended, CompressedShape, Compressor
+from py_engine.plan.latent_attention import Columns, HeadMatrices
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
-from py_engine.plan.rope import Rope, RopeSpec
+from py_engine.plan.rope import Factors, Rope, RopeSpec
 from py_engine.plan.weights import Weights, missing_tensor
 
 NEOX = False
@@ -111,10 +111,10 @@ def _shapes(header: Header, base: config.Config, ratios: tuple[int, ...]) -> tup
 def _ropes(header: Header, rope: RopeSpec, ratios: tuple[int, ...]) -> tuple[RopeSpec, ...]:
     """The rotation of every layer: plain without compressed keys; else of another base, YaRN without magnitude."""
     magnitude = 1 + 0.1 * log(max(1.0, rope.factor)) if rope.scaling == "yarn" else 1.0
-    plain = replace(rope, scaling="none", factor=1.0, attn_factor=1.0, use_factors=False)
+    plain = replace(rope, scaling="none", factor=1.0, attn_factor=1.0, factors=Factors.NONE)
     key = "attention.compress_rope_freq_base"
     base = rope_base(header, key, number(header, key))
-    other = replace(rope, base=base, attn_factor=1 / magnitude, use_factors=False)
+    other = replace(rope, base=base, attn_factor=1 / magnitude, factors=Factors.NONE)
     return tuple(other if ratio else plain for ratio in ratios)
 
 
@@ -153,24 +153,24 @@ def _attention(layer: Layer, x: Buffer, cache: Cache) -> Buffer:
     matrix = w.matrix(b + "attn_q_b.weight", shape.heads * shape.size, rank)
     q = ops.normed_stack("q_heads", low, Projection([matrix], None, low_norm, eps))
     key_norm = w.vector((b + "attn_kv_a_norm.weight", shape.size))
-    compressed.append(ops, Appended(q, low, rank, key_norm, rope), cache, shape, eps)
+    compressed_attention.append(ops, Appended(q, low, rank, key_norm, rope), cache, shape, eps)
     if shape.ratio:
-        compressed.compress(ops, _compressor(layer, "attn", shape), cache, shape, eps)
+        compressed_attention.compress(ops, _compressor(layer, "attn", shape), cache, shape)
     mask = None
     if own:
         matrix = w.matrix(b + "indexer.attn_q_b.weight", own.heads * own.size, rank)
         index_q = ops.normed_stack("index_q", low, Projection([matrix], None, low_norm, eps))
         first = rank + shape.size + 2 * shape.cols
-        compressed.append_to_index(ops, Appended(index_q, low, first, None, rope), cache, own)
+        compressed_attention.append_to_index(ops, Appended(index_q, low, first, None, rope), cache, own)
         weights = Columns(low, first + 2 * own.cols)
-        mask = compressed.choose(ops, _compressor(layer, "indexer", own), index_q, weights, cache, own, eps)
+        mask = compressed_attention.choose(ops, _compressor(layer, "indexer", own), index_q, weights, cache, own)
     sinks = w.vector((b + "attn_sinks.weight", shape.heads))
-    attn = compressed.attend(ops, q, cache, shape, Attended(sinks, rope, mask), cfg.attention_scale)
+    attn = compressed_attention.attend(ops, q, cache, shape, Attended(sinks, rope, mask), cfg.attention_scale)
     wide = cfg.attention_cols // cfg.groups  # columns of a group's heads
     out = ops.rows("values", cfg.groups * cfg.rank, ops.input_dtype)
     matrix = w.matrix(b + "attn_output_a.weight", cfg.groups * cfg.rank, wide)
-    matrices = HeadMatrices(matrix, cfg.rank, wide)
-    latent.products(ops, cfg.groups, Columns(attn, 0, wide), matrices, Columns(out, 0, cfg.rank))
+    matrices = HeadMatrices(cfg.groups, matrix, cfg.rank, wide)
+    latent_attention.products(ops, Columns(attn, 0, wide), matrices, Columns(out, 0, cfg.rank))
     return ops.project("out", out, w.matrix(b + "attn_output_b.weight", n, cfg.groups * cfg.rank), None)
 
 
@@ -178,7 +178,7 @@ def _compressor(layer: Layer, name: str, shape: CompressedShape) -> Compressor:
     """The weights that compress keys. `name`: "attn", or "indexer" for those of the index."""
     prefix, w = f"{layer.b}{name}_compressor_", layer.w
     terms = w.matrix(prefix + "ape.weight", shape.ratio, shape.cols)
-    return Compressor(terms, w.vector((prefix + "norm.weight", shape.size)), layer.rope)
+    return Compressor(terms, w.vector((prefix + "norm.weight", shape.size)), layer.cfg.eps, layer.rope)
 
 
 output = decoder.output

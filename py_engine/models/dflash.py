@@ -21,6 +21,7 @@ from py_engine.files.gguf_header import Header
 from py_engine.models.common import natural, optional_number, rope_sections, switch, windows
 from py_engine.models.config import Config
 from py_engine.models.decoder import Layer
+from py_engine.models.draft_file import DraftFile
 from py_engine.models.rope_tables import rope_tables
 from py_engine.plan.cache import Cache, make_cache, page_group
 from py_engine.plan.features import Features
@@ -68,22 +69,19 @@ class Shape:
         return self.cfg.embedding_length
 
 
-def make_dflash(
-    header: Header, model: Config, ops: Ops, w: Weights, kv_type: str, factors: Sequence[float] | None,
-    tokens: Sequence[int] | None,
-) -> DFlash:  # fmt: skip
+def make_dflash(file: DraftFile, model: Config, ops: Ops, w: Weights) -> DFlash:
     """A DFlash model in its model's plan. WispError draft_mismatch, or what is wrong with its file.
 
-    `w`: all tensors; the DFlash model's begin with DRAFT. `kv_type`: of the model's caches. `factors`: divisors of its
-    RoPE frequencies. `tokens`: as in Shape.
+    `w`: all tensors; the DFlash model's begin with DRAFT.
     """
+    header, tokens = file.header, file.tokens
     shape = _shape(header, w, tokens)
     _check_fits(header, shape, model)
-    cfg, plan, kind = shape.cfg, ops.plan, "f32" if kv_type == "f32" else "f16"
+    cfg, plan, kind = shape.cfg, ops.plan, "f32" if file.kv_type == "f32" else "f16"
     group, cols = page_group(plan, 0), cfg.head_count_kv * cfg.head_dim  # windows hide positions; they free no pages
     caches = [make_cache(plan, model.block_count + i, cols, kind, group) for i in range(cfg.block_count)]
     # With axes of positions, of which text has one, llama.cpp does not read the divisors.
-    ropes = rope_tables(ops, cfg, NEOX, None if rope_sections(header) else factors, DRAFT)
+    ropes = rope_tables(ops, cfg, NEOX, None if rope_sections(header) else file.factors, DRAFT)
     rows = token_rows(ops, DRAFT + "token_rows", tokens) if tokens is not None else None
     return DFlash(shape, model, w, ropes, caches, rows)
 

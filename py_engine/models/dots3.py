@@ -20,8 +20,8 @@ from py_engine.models.common import (
     windows,
 )
 from py_engine.models.indexer import index_shape
-from py_engine.plan.index import IndexShape
-from py_engine.plan.latent import LatentShape
+from py_engine.plan.indexer import IndexShape
+from py_engine.plan.latent_attention import LatentShape
 
 NEOX = False
 

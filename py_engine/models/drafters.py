@@ -3,13 +3,12 @@ model; and the lists that this needs (plan/draft.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from py_engine.files.draft_header import is_assistant, is_dflash, is_eagle
-from py_engine.files.gguf_header import Header
 from py_engine.models.config import Config
+from py_engine.models.draft_file import DraftFile
 from py_engine.plan.cache import Cache
 from py_engine.plan.draft import add_block, add_mtp
 from py_engine.plan.features import Features
@@ -84,16 +83,6 @@ class BlockDrafter:
         add_block(plan, device, self.layer.context_length, shape.most, shape.mask)
 
 
-@dataclass(frozen=True)
-class DraftFile:
-    """The file of a draft model, beside a model."""
-
-    header: Header  # by the names in the file
-    kv_type: str  # of the model's caches
-    factors: Sequence[float] | None  # divisors of its RoPE frequencies
-    tokens: Sequence[int] | None  # the model's tokens that it knows; None: all
-
-
 def make_drafter(
     file: DraftFile, model: Config, ops: Ops, w: Weights, caches: list[Cache]
 ) -> StepDrafter | BlockDrafter | None:
@@ -113,10 +102,10 @@ def make_drafter(
     if is_eagle(header):
         from py_engine.models.eagle import make_eagle
 
-        head = make_eagle(header, model, ops, w, file.kv_type, file.factors, file.tokens)
+        head = make_eagle(file, model, ops, w)
         return StepDrafter(head, head.context_length, head.features)
     if is_dflash(header):
         from py_engine.models.dflash import make_dflash
 
-        return BlockDrafter(make_dflash(header, model, ops, w, file.kv_type, file.factors, file.tokens))
+        return BlockDrafter(make_dflash(file, model, ops, w))
     return None

@@ -19,6 +19,7 @@ from py_engine.files.gguf_header import Header
 from py_engine.models.common import count, switch
 from py_engine.models.config import Config
 from py_engine.models.decoder import Layer
+from py_engine.models.draft_file import DraftFile
 from py_engine.models.rope_tables import rope_tables
 from py_engine.plan.cache import Cache, make_cache, page_group
 from py_engine.plan.features import Features
@@ -52,20 +53,17 @@ class Shape:
         return self.cfg.embedding_length
 
 
-def make_eagle(
-    header: Header, model: Config, ops: Ops, w: Weights, kv_type: str, factors: Sequence[float] | None,
-    tokens: Sequence[int] | None,
-) -> Eagle:  # fmt: skip
+def make_eagle(file: DraftFile, model: Config, ops: Ops, w: Weights) -> Eagle:
     """An EAGLE-3 head in its model's plan. WispError draft_mismatch, or what is wrong with the head's file.
 
-    `w`: all tensors; the head's begin with DRAFT. `kv_type`: of the model's caches. `factors`: divisors of the head's
-    RoPE frequencies. `tokens`: as in Shape.
+    `w`: all tensors; the head's begin with DRAFT.
     """
+    header, tokens = file.header, file.tokens
     shape = _shape(header, w, tokens)
     _check_fits(header, shape, model)
-    cfg, plan, kind = shape.cfg, ops.plan, "f32" if kv_type == "f32" else "f16"
+    cfg, plan, kind = shape.cfg, ops.plan, "f32" if file.kv_type == "f32" else "f16"
     cache = make_cache(plan, model.block_count, cfg.head_count_kv * cfg.head_dim, kind, page_group(plan, 0))
-    (rope,) = rope_tables(ops, cfg, NEOX, factors, DRAFT)
+    (rope,) = rope_tables(ops, cfg, NEOX, file.factors, DRAFT)
     rows = token_rows(ops, DRAFT + "token_rows", tokens) if tokens is not None else None
     return Eagle(shape, model, w, rope, cache, rows)
 

@@ -20,7 +20,7 @@ from py_engine.plan.op_list import pad
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
-from py_engine.plan.rows import Parts, add_attended, clamp, copy_columns, sparse_gate, zero
+from py_engine.plan.rows import LengthOf, Parts, add_attended, clamp, copy_columns, sparse_gate, zero
 from py_engine.plan.weights import Weights
 
 NEOX = True
@@ -115,7 +115,7 @@ def _begin(cfg: Config, w: Weights, ops: Ops, x: Buffer) -> Streams:
     copy_columns(ops, Parts(x), Parts(rows), n)
     others = cfg.streams - 1
     projected = ops.project("projected", x, w.flattened("altup_proj.weight", others, n, n), None)
-    copy_columns(ops, Parts(projected, 0, n, others), Parts(rows, width, width, others), n, like=x)
+    copy_columns(ops, Parts(projected, 0, n, others), Parts(rows, width, width, others), n, scale=LengthOf(x))
     return Streams(rows, x, cfg.streams, n, cfg.eps, lambda tensors: w.vector(*((tensor, n) for tensor in tensors)))
 
 
@@ -128,7 +128,7 @@ def _end(cfg: Config, w: Weights, ops: Ops, streams: Streams) -> Buffer:
     for i, matrix in enumerate(w.slices("altup_unembd_proj.weight", cfg.streams - 1, n, n), start=1):
         copy_columns(ops, Parts(streams.rows, i * width), Parts(stream), n)
         out = ops.project("out", stream, matrix, None)
-        copy_columns(ops, Parts(out), Parts(mean), n, scale=share, add=True, like=x)
+        copy_columns(ops, Parts(out), Parts(mean), n, scale=LengthOf(x, share), add=True)
     return mean
 
 

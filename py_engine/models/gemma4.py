@@ -34,7 +34,7 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops
 from py_engine.plan.per_layer import scale_by
 from py_engine.plan.plan import Buffer, Weight
-from py_engine.plan.rope import Rope
+from py_engine.plan.rope import Factors, Rope
 from py_engine.plan.weights import Weights
 
 NEOX = True
@@ -59,9 +59,9 @@ class Config(config.Config):
         layers = windows(header, blocks, 6)
         head_dim = dimension(header, "attention.key_length", times=n_head)
         head_dim_swa = dimension(header, "attention.key_length_swa", head_dim, n_head)
-        rope = replace(rope_spec(header, count(header, "rope.dimension_count", head_dim)), first_factors=True)
+        rope = replace(rope_spec(header, count(header, "rope.dimension_count", head_dim)), factors=Factors.FIRST)
         local = rope.unscaled(rope_base(header, "rope.freq_base_swa"))
-        rope_swa = replace(local, dim=count(header, "rope.dimension_count_swa", head_dim_swa), use_factors=False)
+        rope_swa = replace(local, dim=count(header, "rope.dimension_count_swa", head_dim_swa), factors=Factors.NONE)
         heads_kv, shared = (
             per_layer(header, "attention.head_count_kv", blocks),
             natural(header, "attention.shared_kv_layers"),

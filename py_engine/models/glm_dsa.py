@@ -1,6 +1,6 @@
 """GLM 5 and DeepSeek V3.2: DeepSeek's latent attention, with an index that chooses the positions a token attends to.
 
-The index chooses `attention.indexer.top_k` positions (plan/index.py). A context of at most so many has no others, and
+The index chooses `attention.indexer.top_k` positions (plan/indexer.py). A context of at most so many has no others, and
 the index is not computed. In some files of GLM 5, layers use the index of the last layer before that has one. Source:
 llama.cpp's architectures `glm-dsa` and `deepseek32`.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from py_engine.files.gguf_header import Header
 from py_engine.models import decoder, deepseek2
 from py_engine.models.indexer import TYPES, index_shape, own_indices
-from py_engine.plan.index import IndexShape
+from py_engine.plan.indexer import IndexShape
 
 NEOX = False
 HALVES = ("deepseek32",)  # whose index rotates dimension i with i + n / 2; its attention and others, neighbours

@@ -16,7 +16,7 @@ from py_engine.models.hyper_connections import ffn_output
 from py_engine.models.indexer import index_shape, own_indices
 from py_engine.plan import streams
 from py_engine.plan.cache import Cache
-from py_engine.plan.index import IndexShape
+from py_engine.plan.indexer import IndexShape
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer
 from py_engine.plan.rope import Rope

@@ -1,4 +1,4 @@
-"""The index of sparse attention of one layer: its metadata, its projections, and what it chooses (plan/index.py)."""
+"""The index of sparse attention of one layer: its metadata, its projections, and what it chooses (plan/indexer.py)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from py_engine.errors import WispError
 from py_engine.files.gguf_header import Header
 from py_engine.models.common import count, dimension
 from py_engine.models.config import Config
-from py_engine.plan import index
+from py_engine.plan import indexer
 from py_engine.plan.cache import Cache
-from py_engine.plan.index import Indexed, IndexShape
+from py_engine.plan.indexer import Indexed, IndexShape
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.rope import Rope
@@ -58,7 +58,7 @@ def chosen_positions(cfg: Config, w: Weights, ops: Ops, b: str, given: Reading, 
     if shape is None or not shape.chooses(ops.plan):
         return None
     if not shape.own:
-        return index.mask(ops)
+        return indexer.mask(ops)
     assert given.low
     n, rank = cfg.embedding_length, w.rows(b + "attn_q_a.weight")
     low_norm = w.vector((b + "attn_q_a_norm.weight", rank))
@@ -70,7 +70,7 @@ def chosen_positions(cfg: Config, w: Weights, ops: Ops, b: str, given: Reading, 
     rows = ops.normed_stack("index_rows", given.h, Projection(stack, None, given.norm, cfg.eps))
     norm = w.vector(*((f"{b}indexer.k_norm.{part}", shape.size) for part in ("weight", "bias")))
     gate_bias = w.vector((b + "indexer_compressor_ape.weight", shape.pool * shape.size)) if gates else None
-    return index.choose(ops, Indexed(q, rows, norm, given.rope, gate_bias), cache, shape)
+    return indexer.choose(ops, Indexed(q, rows, norm, given.rope, gate_bias), cache, shape)
 
 
 def raw_positions(cfg: Config, w: Weights, ops: Ops, b: str, given: Reading, cache: Cache) -> Buffer | None:
@@ -86,4 +86,4 @@ def raw_positions(cfg: Config, w: Weights, ops: Ops, b: str, given: Reading, cac
         for name, tensor, count in (("index_q", "q_proj", rows), ("index_rows", "k_proj", shape.size))
     )
     norms = w.vector(*((f"{b}indexer.{part}_norm.weight", shape.size) for part in ("q", "k")))
-    return index.choose(ops, Indexed(q, key, norms, given.rope), cache, shape)
+    return indexer.choose(ops, Indexed(q, key, norms, given.rope), cache, shape)

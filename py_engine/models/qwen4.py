@@ -1,7 +1,7 @@
 """Qwen 4: residual streams that gated means merge; gated delta nets in most layers, attention in others; experts.
 
 One layer may add embeddings of n-grams to the streams (plan/ngrams.py). Layers of attention may have an index that
-joins keys and chooses the positions a token attends to (plan/index.py). Source: llama.cpp's `qwen4exp` architecture.
+joins keys and chooses the positions a token attends to (plan/indexer.py). Source: llama.cpp's `qwen4exp` architecture.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from py_engine.models.mixture import ExpertLayer
 from py_engine.plan import gated_streams, ngrams, streams
 from py_engine.plan.cache import Cache
 from py_engine.plan.gated_streams import Mixer
-from py_engine.plan.index import IndexShape
+from py_engine.plan.indexer import IndexShape
 from py_engine.plan.ngrams import Ngrams
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from py_engine.models.config import Config
 from py_engine.plan.op_list import OpList
 from py_engine.plan.pages import shift_index
-from py_engine.plan.rope import TEXT_AXES, Rope, RopeSpec, media_table, table
+from py_engine.plan.rope import TEXT_AXES, Pairs, Rope, RopeSpec, media_table, table
 
 
 def rope_tables(ops: OpList, cfg: Config, neox: bool, factors: Sequence[float] | None, prefix: str = "") -> list[Rope]:
@@ -39,4 +39,4 @@ def _rope(ops: OpList, spec: RopeSpec, name: str, factors: Sequence[float] | Non
         media = ops.buffer(media_table(name), buffer.shape, "u32", "state")
         plan.constants[media.name] = table(spec.frequencies(factors, TEXT_AXES + 1), axes)
     shifts = shift_index(plan.n_ctx, plan.page) if axes else None
-    return Rope(dim, neox, buffer, spec.magnitude, shifts)
+    return Rope(dim, Pairs(neox), buffer, spec.magnitude, shifts)

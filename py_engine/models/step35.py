@@ -18,6 +18,7 @@ from py_engine.models.common import (
     windowed_dimensions,
     windows,
 )
+from py_engine.plan.rope import Factors
 
 NEOX = True
 
@@ -37,8 +38,8 @@ class Config(config.UnevenConfig):
         if rope.dim % 4:
             raise WispError("Step 3.5 with this rotation is not supported yet.", "unsupported_architecture")
         swa = rope.unscaled(rope_base(header, "rope.freq_base_swa"))
-        local = replace(swa, dim=windowed_dimensions(header, rope.dim, base.head_dim), use_factors=False)
-        whole = replace(rope, dim=rope.dim // 2, first_factors=True)
+        local = replace(swa, dim=windowed_dimensions(header, rope.dim, base.head_dim), factors=Factors.NONE)
+        whole = replace(rope, dim=rope.dim // 2, factors=Factors.FIRST)
         names = ("swiglu_clamp_exp", "swiglu_clamp_shexp")
         return replace(
             base,

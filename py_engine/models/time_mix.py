@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
-from py_engine.plan import latent
-from py_engine.plan.latent import HeadMatrices
+from py_engine.plan import latent_attention
+from py_engine.plan.latent_attention import HeadMatrices
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.states import StateShape
 from py_engine.plan.weights import Weights
-from py_engine.plan.wkv import Columns, Output, Window, token_shift, wkv7_inputs, wkv_output, wkv_scan
+from py_engine.plan.wkv import Columns, Output, Rule, Window, token_shift, wkv7_inputs, wkv_output, wkv_scan
 
 MIXES = 5  # of RWKV-6: for decay, key, value, receptance and gate
 
@@ -74,7 +74,7 @@ class TimeMix7(TimeMix):
         columns = Columns(rows, 0, at, at + n, at + 2 * n, n, 5 * n if first else 2 * n)
         first_values = ops.rows("first_values", n)
         wkv7_inputs(ops, columns, self.vector("k_k", "k_a"), self.shape, first_values, first=first)
-        y = wkv_scan(ops, "wkv7", columns, self.groups, None, self.shape, window.states)
+        y = wkv_scan(ops, Rule("wkv7", self.groups), columns, self.shape, window.states)
         gate = ops.normed_stack("gates", *self.low_rank("g", mixes[5], "sigmoid")) if gated else None
         norm = b + "time_mix_ln.weight" in w
         own = [b + f"time_mix_{name}" for name in (("ln.weight", "ln.bias") if norm else ())]
@@ -98,7 +98,8 @@ class TimeMix6(TimeMix):
         rows = ops.side_by_side("wkv_inputs", inputs, w.vector((name + "decay.weight", n), optional=biases))
         columns = Columns(rows, 0, n, 2 * n, 2 * n + keys)
         bonus = self.vector("first") if name + "first.weight" in w else None
-        y = wkv_scan(ops, "wkv6" if bonus else "gla", columns, self.groups, bonus, self.shape, window.states)
+        rule = Rule("wkv6" if bonus else "gla", self.groups, bonus)
+        y = wkv_scan(ops, rule, columns, self.shape, window.states)
         gate = ops.normed_stack("gates", xg, self.matrix("gate", n, n))
         norm = w.vector((name + "ln.weight", n), (name + "ln.bias", n)) if name + "ln.weight" in w else None
         how = Output(norm, norm is not None, False, gate, "silu" if bonus else "sigmoid")
@@ -111,10 +112,10 @@ class TimeMix6(TimeMix):
         rank = self.w.rows(f"{self.b}time_mix_w1.weight") // MIXES
         low = ops.activated(mix, self.matrix("w1", MIXES * rank, n), "tanh")
         ((stacked, _),) = self.w.experts([f"{self.b}time_mix_w2"], MIXES, n, rank, ops.device.max_binding)
-        matrices = HeadMatrices(stacked, n, rank)
+        matrices = HeadMatrices(MIXES, stacked, n, rank)
         changes = ops.rows("mix_changes", MIXES * n)
-        own, to = latent.Columns(low, 0, rank), latent.Columns(changes, 0, n)
-        latent.products(ops, MIXES, own, matrices, to, attended=False)
+        own, to = latent_attention.Columns(low, 0, rank), latent_attention.Columns(changes, 0, n)
+        latent_attention.products(ops, own, matrices, to, attended=False)
         if f"{self.b}time_mix_lerp_fused.weight" in self.w:
             factors = self.vector("lerp_fused", size=MIXES)
         else:  # of older files

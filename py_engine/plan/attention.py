@@ -11,9 +11,9 @@ from py_engine.plan.encoder_decoder import Part
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.products import Epilogue
-from py_engine.plan.relative import RelativeBias
+from py_engine.plan.relative_bias import RelativeBias
 from py_engine.plan.rope import Rope
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 ACROSS = 8  # values of a norm over all heads that a thread adds at most, if there are enough threads
 SINGLE = 2  # PER_HEAD of a norm with a single weight for each query head
@@ -62,7 +62,7 @@ class AttentionOptions:
     relative: RelativeBias | None = None  # T5's
     part: Part | None = None  # the rows of the cache that are read, of an encoder-decoder model
     value_from: int = 0  # where keys and values are the same rows, the first of the columns that are a value
-    index_mask: Buffer | None = None  # (n, words): bits of the positions that a token attends to (plan/index.py)
+    index_mask: Buffer | None = None  # (n, words): bits of the positions that a token attends to (plan/indexer.py)
     anchor: int = 0  # as in Rope: a token stands at its sequence's anchor and does not see itself
     # The first position that tokens see, in attention of one token or a small batch; a token before it sees itself
     # alone. Not with a window.
@@ -95,7 +95,7 @@ class AttentionOptions:
 
 @dataclass(frozen=True)
 class Expanded:
-    """Keys and values that were made of a cache of latents, for the heads from `head0` on (plan/latent.py).
+    """Keys and values that were made of a cache of latents, for the heads from `head0` on (plan/latent_attention.py).
 
     `rows` (positions, heads, nope + value): the first `nope` dimensions of a key, then a value. The cache's rows, of
     `row` columns, begin with the rest of the key.
@@ -245,7 +245,8 @@ def prefill(ops: OpList, call: Call) -> None:
     causal, sinks, slopes, relative = (getattr(call.options, n) for n in ("causal", "sinks", "slopes", "relative"))
     expanded, value = call.expanded, call.expanded.value if call.expanded else head_dim
     plain = slopes is None and relative is None and call.options.index_mask is None
-    kernel, tile = tiles.attention(ops.device, ops.batch, head_dim, call.group, plain, value, ops.plan.page)
+    heads = tiles.AttentionHeads(head_dim, call.group, value, ops.plan.page)
+    kernel, tile = tiles.attention(ops.device, ops.batch, heads, matrix=plain)
     if kernel == "attention" and ops.precise:
         tile = attention_tiles.attention(ops.device, head_dim, value, call.group, ops.plan.page, precise=True)
     if kernel == "attention_matrix":
@@ -310,25 +311,33 @@ def relative(ops: OpList, x: Buffer, keys: Buffer, factor: Weight, heads: Relati
 RELATIVE_ROWS = 4  # queries of a workgroup of relative_attention_all.wgsl
 
 
-def relative_to_all(
-    ops: OpList, x: Buffer, keys: Buffer, biases: Weight | Buffer, heads: tuple[int, int], scale: float, block: int = 0
-) -> Buffer:
-    """Attention of rows of queries, keys and values to all rows: (n, heads * head_dim). `heads`: (count, head_dim).
+@dataclass(frozen=True)
+class HeadsOfBlocks:
+    """Heads whose scores are multiplied by `scale`.
 
-    `block`: rows that see each other, a multiple of RELATIVE_ROWS; 0: all n do.
+    `block`: rows that see each other, a multiple of RELATIVE_ROWS; 0: all do.
+    """
+
+    count: int
+    dim: int
+    scale: float
+    block: int = 0
+
+
+def relative_to_all(ops: OpList, x: Buffer, keys: Buffer, biases: Weight | Buffer, heads: HeadsOfBlocks) -> Buffer:
+    """Attention of rows of queries, keys and values to all rows: (n, heads * head_dim).
 
     `keys` (2 block - 1, heads * head_dim): of the distances block - 1 to -(block - 1). `biases` (2 * heads * head_dim):
     added to queries, the first half for products with the rows' keys, the second for those with the distances' keys.
     """
-    count, head_dim = heads
-    y = ops.rows("attn", count * head_dim, ops.input_dtype)
+    y = ops.rows("attn", heads.count * heads.dim, ops.input_dtype)
     ops.add(
         "relative_attention_all",
-        {"HEADS": count, "HEAD_DIM": head_dim, "BLOCK": block, "ROWS": RELATIVE_ROWS, "WG": THREADS}
+        {"HEADS": heads.count, "HEAD_DIM": heads.dim, "BLOCK": heads.block, "ROWS": RELATIVE_ROWS, "WG": THREADS}
         | {"Y16": int(y.dtype == "f16")},
-        {"scale": scale, "x_stride": x.shape[1], "relative_stride": keys.shape[1], "y_stride": y.shape[1]},
+        {"scale": heads.scale, "x_stride": x.shape[1], "relative_stride": keys.shape[1], "y_stride": y.shape[1]},
         {"state": ops.state, "x": x, "relative": keys, "biases": biases, "y": y},
         PerToken(RELATIVE_ROWS),
-        count,
+        heads.count,
     )
     return y

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from py_engine.errors import WispError
 from py_engine.plan.pages import MAX_GROUPS, PageGroup, pages_for, table_offset
 from py_engine.plan.plan import Buffer, Plan
-from py_engine.plan.shared import MAX_STEPS, SHORT_BATCH
+from py_engine.plan.shared_constants import MAX_STEPS, SHORT_BATCH
 from py_engine.plan.states import States
 
 KINDS = ("f16", "f32", "q8_0")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from py_engine.plan.attention import Call
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Contexts, Plan
-from py_engine.plan.shared import MAX_STEPS
+from py_engine.plan.shared_constants import MAX_STEPS
 
 ABOVE = 512  # positions of a context above which it is used
 HEADS = (4, 3, 8, 7, 6, 5, 2)  # query heads of a workgroup, the best first

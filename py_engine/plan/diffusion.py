@@ -15,7 +15,7 @@ from py_engine.files.gguf_header import Header
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, DiffusionPlan, PerToken
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import MAX_LOGPROBS, THREADS
+from py_engine.plan.shared_constants import MAX_LOGPROBS, THREADS
 
 EPS, BLOCK = 1e-3, 32  # of requests that give neither: Dream's, and LLaDA's
 USUAL_TOKENS = 128  # of an answer whose request sets no limit

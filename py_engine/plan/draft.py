@@ -53,7 +53,7 @@ from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import ZEROS, Buffer, DraftPlan, Op, Plan, Weight
 from py_engine.plan.sampler_ops import draft_rows, drafting
 from py_engine.plan.sampling import Sampling, samplers
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from py_engine.plan.traffic import decode_bytes, of_step
 
 MAX_DRAFT = SHORT_BATCH - 1  # tokens of a draft

@@ -17,7 +17,7 @@ from py_engine.plan.low_rank_entries import Entry, listed
 from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.routing import Route
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 LANES = 16  # threads that share a row of A
 MOST_GROUPS = low_rank.MOST_GROUPS  # groups of 32 columns of h of a dispatch: what a workgroup's memory holds

@@ -18,7 +18,7 @@ from py_engine.plan.plan import Buffer, PerToken, Weight, planes_of
 from py_engine.plan.products import ADD, STORE, Epilogue, half_params, int8_params
 from py_engine.plan.rounded_rows import Rounding, rounded
 from py_engine.plan.routing import Route
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 from py_engine.plan.weights import ExpertMatrices
 
 GROUP_THREADS = 256  # threads of group_experts.wgsl

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.rows import norm_threads
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 from py_engine.plan.streams import Streams, StreamWeights
 
 

@@ -9,7 +9,7 @@ from py_engine.plan.op_list import OpList, strided
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.products import ADD, STORE, Epilogue, Product
 from py_engine.plan.rows import norm_threads
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from py_engine.plan.low_rank_entries import Entry, equal_params, packed, runs_of
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
 from py_engine.plan.products import Epilogue, Product
-from py_engine.plan.shared import MAX_SEQUENCES, THREADS
+from py_engine.plan.shared_constants import MAX_SEQUENCES, THREADS
 
 SCALES = "lora_scales"  # the buffer of every sequence's scales, (MAX_SEQUENCES, 2 * adapters): Adapters.pack()
 MOST_TOKENS = 8  # of a workgroup of add_low_rank.wgsl

@@ -18,7 +18,7 @@ from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import MATRICES, Buffer, Op, PerToken, Weight
 from py_engine.plan.products import Epilogue
 from py_engine.plan.quants import GROUP, groups
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 # Values of the largest matrix beside which further workgroups compute B h: on an H100 they, and their memory, slow
 # larger products down by more than a dispatch takes (measured up to 4,096 x 6,144 and from 14,336 x 4,096 on).

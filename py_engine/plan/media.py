@@ -20,7 +20,7 @@ from py_engine.plan.ops import Ops
 from py_engine.plan.pages import record_index
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
 from py_engine.plan.rope import media_table
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 
 @dataclass(frozen=True)

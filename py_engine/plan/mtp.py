@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.rows import norm_threads
-from py_engine.plan.shared import MAX_SEQUENCES, SHORT_BATCH, THREADS
+from py_engine.plan.shared_constants import MAX_SEQUENCES, SHORT_BATCH, THREADS
 
 RING = SHORT_BATCH  # hidden states of a sequence's ring
 NO_ROW = 0xFFFFFFFF  # of a token that a draft model does not know

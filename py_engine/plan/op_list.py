@@ -13,7 +13,7 @@ from py_engine.plan.lists import adapted
 from py_engine.plan.matrix_scales import unsupported_scale
 from py_engine.plan.pages import state_words
 from py_engine.plan.plan import ALWAYS, Buffer, Contexts, Op, PerToken, Plan, Weight
-from py_engine.plan.shared import MAX_SEQUENCES
+from py_engine.plan.shared_constants import MAX_SEQUENCES
 
 
 def pad(cols: int) -> int:

@@ -25,7 +25,7 @@ from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
 from py_engine.plan.products import Epilogue, Product
 from py_engine.plan.rope import Rope
-from py_engine.plan.shared import BANNED, THREADS
+from py_engine.plan.shared_constants import BANNED, THREADS
 
 __all__ = ["AttentionOptions", "HeadNorm", "Ops", "Projection", "Xielu", "pad"]
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from py_engine.files.draft_header import DRAFT
-from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
+from py_engine.plan.shared_constants import MAX_SEQUENCES, MAX_SMALL_BATCH
 
 PAGE = 64  # positions of a page; the tiles of attention divide it
 MAX_GROUPS = 4  # full attention, two windows, a short convolution's inputs or the states of recurrent layers

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from py_engine.plan.ops import Ops, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.rows import Parts, copy_columns
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 
 def group_norm(ops: Ops, x: Buffer, norm: Weight, groups: int, eps: float) -> Buffer:

@@ -17,7 +17,7 @@ from py_engine.plan.adapters import Adapters
 from py_engine.plan.encoder import EncoderPlan
 from py_engine.plan.lists import DECODE, MEDIA, PACKED, PREFILL, SIZES, SPLIT_ATTENTION, of_prompts, plain, unsized
 from py_engine.plan.pages import PAGE, PageGroup
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 
 Span = tuple[str, int, int]  # a buffer's lifetime: list ("" for all), first op, last op
 DTYPE_BYTES = {"f32": 4, "u32": 4, "f16": 2}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from py_engine.plan.ops import Ops
 from py_engine.plan.packing import packed_params
 from py_engine.plan.plan import Buffer, PerToken
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 NORMALIZE_THREADS = 64
 NAMES = ("none", "mean", "cls", "last", "rank")  # llama.cpp's numbering of {arch}.pooling_type

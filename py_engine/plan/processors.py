@@ -21,7 +21,7 @@ from py_engine.errors import WispError
 from py_engine.plan import kernels
 from py_engine.plan.lists import GREEDY, each
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight
-from py_engine.plan.shared import MAX_SEQUENCES
+from py_engine.plan.shared_constants import MAX_SEQUENCES
 
 MAX_VALUES = 16  # of a processor's values
 MAX_SOURCE = 1 << 16  # characters

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
 from math import ceil, floor, inf, log, pi
 
 from py_engine.errors import WispError
@@ -18,17 +19,24 @@ TEXT_AXES = 3  # axes of tokens of text; axis 3 is a picture's number (HunyuanOC
 NO_AXIS = 4  # of a pair that M-RoPE does not rotate
 
 
+class Pairs(IntEnum):
+    """Which dimensions rotate together, as the kernels' #param NEOX has it."""
+
+    NEIGHBOURS = 0  # 2i and 2i + 1
+    HALVES = 1  # i and i + dim / 2, as in GPT-NeoX
+    IN_EACH_HALF = 2  # each half of the dimensions has pairs of its own, half of it apart
+
+
 @dataclass(frozen=True)
 class Rope:
     """How queries and keys are rotated. `freqs`: the table on the device, u32 (dim / 2,)."""
 
     dim: int
-    neox: bool  # the pairs are (i, i + dim / 2), not (2i, 2i + 1)
+    pairs: Pairs
     freqs: Buffer
     scale: float = 1.0
     shifts: int | None = None  # M-RoPE: index of the sequences' shifts in the state buffer's tables
     per_token: bool = False  # `freqs` has the turns of each token of a batch, (n, dim / 2): any number of axes
-    halves: bool = False  # each half of the dimensions has pairs of its own
     anchor: int = 0  # not 0: index in the state buffer's tables of the sequences' anchors (models/gemma4_assistant.py)
 
     @property
@@ -37,7 +45,15 @@ class Rope:
         mrope = {} if self.shifts is None else {"MROPE": 1, "SHIFTS": self.shifts}
         turns = {"TURNS": 1} if self.per_token else {}
         anchor = {"ANCHOR": self.anchor} if self.anchor else {}
-        return {"ROPE_DIM": self.dim, "NEOX": 2 if self.halves else int(self.neox)} | mrope | turns | anchor
+        return {"ROPE_DIM": self.dim, "NEOX": int(self.pairs)} | mrope | turns | anchor
+
+
+class Factors(Enum):
+    """Which of a file's divisors of frequencies a layer's pairs have."""
+
+    NONE = "none"
+    FIRST = "first"  # the file has them for more pairs than these
+    ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -52,8 +68,7 @@ class RopeSpec:
     beta_fast: float = 32.0  # YaRN: pairs with more rotations than this in the original context are not scaled
     beta_slow: float = 1.0  # YaRN: pairs with fewer rotations are scaled fully
     attn_factor: float = 1.0
-    use_factors: bool = True  # divide by the file's frequency factors, if it has them
-    first_factors: bool = False  # the file has factors for more pairs than these
+    factors: Factors = Factors.ALL  # which of the file's divisors of frequencies count, if it has them
     sections: tuple[int, ...] = ()  # M-RoPE: pairs for each axis: time, down, across, a picture's number
     rotates: bool = True  # False: queries and keys keep the layout of rotated ones, but no angle is ever other than 0
     interleaved: bool = False  # of M-RoPE: the axes take turns, pair by pair; else the sections follow each other
@@ -72,15 +87,15 @@ class RopeSpec:
         divided = 1 + 0.1 * min(0.0, log(self.factor)) if self.scaling == "yarn" else 1.0
         return replace(self, base=base, scaling="none", factor=1.0, attn_factor=self.attn_factor / divided)
 
-    def frequencies(self, factors: Sequence[float] | None, axes: int = TEXT_AXES) -> list[float]:
-        """Radians per position for each pair, (dim / 2,). `factors`: the file's divisors, if it has them.
+    def frequencies(self, divisors: Sequence[float] | None, axes: int = TEXT_AXES) -> list[float]:
+        """Radians per position for each pair, (dim / 2,). `divisors`: the file's, if it has them.
 
         M-RoPE: pairs of the first so many axes; others are not rotated.
         """
         if not self.rotates:
             return [0.0] * (self.dim // 2)
-        own = factors[: self.dim // 2] if factors and self.first_factors else factors
-        plain = frequencies(self.dim, self.base, own if self.use_factors else None)
+        own = divisors[: self.dim // 2] if divisors and self.factors is Factors.FIRST else divisors
+        plain = frequencies(self.dim, self.base, own if self.factors is not Factors.NONE else None)
         if self.sections:
             plain = [f if axis < axes else 0.0 for f, axis in zip(plain, self.axes, strict=True)]
         if self.scaling == "none":

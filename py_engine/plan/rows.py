@@ -12,7 +12,7 @@ from py_engine.plan.cache import Cache
 from py_engine.plan.kernels import Device
 from py_engine.plan.op_list import OpList, pad
 from py_engine.plan.plan import Buffer, PerToken, Weight
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 ROW_THREADS = 512  # of a workgroup that has a whole row, at most
 COLUMNS = 64  # of a workgroup of column_norms.wgsl
@@ -43,18 +43,27 @@ def patches(ops: OpList, pixels: Buffer, places: Buffer, values: Buffer, side: i
     return y
 
 
+@dataclass(frozen=True)
+class OneTap:
+    """One of the taps (n, taps, 2) of each row."""
+
+    taps: Buffer
+    number: int
+
+
 def gather(
-    ops: OpList, table: Weight | Buffer, cols: int, chosen: Buffer, y: Buffer, *, add: bool = False, part: int = -1
+    ops: OpList, table: Weight | Buffer, cols: int, chosen: Buffer | OneTap, y: Buffer, *, add: bool = False
 ) -> None:
     """y = the sum of the chosen rows of a table, each with its weight. `add`: y += ...
 
-    `part`: only this one of the taps, into the columns of y from part * cols on.
+    `chosen`: taps; of one tap, the row goes into the columns of y from number * cols on.
     """
-    count = chosen.shape[1] if part < 0 else 1
+    found = chosen.taps if isinstance(chosen, OneTap) else chosen
+    part, count = (chosen.number, 1) if isinstance(chosen, OneTap) else (0, found.shape[1])
     params = {"COLS": cols, "TAPS": count, "WG": GATHER_THREADS}
-    consts = {"tap0": max(0, part), "taps_stride": chosen.shape[1], "first": max(0, part) * cols}
+    consts = {"tap0": part, "taps_stride": found.shape[1], "first": part * cols}
     consts["y_stride"] = y.shape[1]
-    bindings = {"state": ops.state, "taps": chosen, "y": y}
+    bindings = {"state": ops.state, "taps": found, "y": y}
     parts = table.split(ops.device.max_binding) if isinstance(table, Weight) else [(0, table)]
     for row0, rows in parts:
         bound: Weight | Buffer = rows
@@ -79,7 +88,7 @@ def merged(ops: OpList, x: Buffer, cols: int, count: int, chosen: Buffer | None)
         return replace(x, shape=(x.shape[0] // count, count * cols))
     y = ops.rows("merged", count * cols)
     for part in range(count):
-        gather(ops, x, cols, chosen, y, part=part)
+        gather(ops, x, cols, OneTap(chosen, part), y)
     return y
 
 
@@ -101,16 +110,16 @@ def unfold(ops: OpList, x: Buffer, cols: int, chosen: Buffer, dtype: str = "") -
     return y
 
 
-def nearest_code(ops: OpList, x: Buffer, book: Weight, taps: Buffer, tap: int, codes: int, row0: int) -> None:
-    """Set tap `tap` of each row of x to `row0` + the nearest of a codebook's first `codes` rows; subtract that row.
+def nearest_code(ops: OpList, x: Buffer, book: Weight, tap: OneTap, codes: int, row0: int) -> None:
+    """Set a tap of each row of x to `row0` + the nearest of a codebook's first `codes` rows; subtract that row.
 
-    x (n, book.cols); taps (n, taps, 2).
+    x (n, book.cols).
     """
     ops.add(
         "nearest_code",
         {"QUANT": book.layout.fragment, "COLS": book.cols, "WG": CODE_THREADS},
-        {"codes": codes, "row0": row0, "tap": tap, "taps_stride": taps.shape[1], "x_stride": x.shape[1]},
-        {"w": book, "x": x, "taps": taps},
+        {"codes": codes, "row0": row0, "tap": tap.number, "taps_stride": tap.taps.shape[1], "x_stride": x.shape[1]},
+        {"w": book, "x": x, "taps": tap.taps},
         PerToken(),
     )
 
@@ -283,20 +292,25 @@ class Parts:
     count: int = 1
 
 
-def copy_columns(
-    ops: OpList, source: Parts, target: Parts, cols: int, *,
-    scale: float = 1.0, add: bool = False, like: Buffer | None = None,
-) -> None:  # fmt: skip
-    """target = scale * source, part by part, of `cols` columns. `add`: target += ...
+@dataclass(frozen=True)
+class LengthOf:
+    """The factor that gives every part of a row the length of that row of `rows` (n, padded cols), times `factor`."""
 
-    `like`: every part gets the length of its row (n, padded cols), times `scale`.
-    """
+    rows: Buffer
+    factor: float = 1.0
+
+
+def copy_columns(
+    ops: OpList, source: Parts, target: Parts, cols: int, *, scale: float | LengthOf = 1.0, add: bool = False
+) -> None:
+    """target = scale * source, part by part, of `cols` columns. `add`: target += ..."""
     x, y = source.buffer, target.buffer
+    like, factor = (scale.rows, scale.factor) if isinstance(scale, LengthOf) else (None, scale)
     ops.add(
         "copy_columns",
         {"COLS": cols, "ADD": int(add), "LIKE": int(like is not None), "WG": norm_threads(ops.device, cols)}
         | {"X16": int(x.dtype == "f16")},
-        {"scale": scale, "x_stride": x.shape[1], "x_first": source.first, "x_step": source.step}
+        {"scale": factor, "x_stride": x.shape[1], "x_first": source.first, "x_step": source.step}
         | {"y_stride": y.shape[1], "y_first": target.first, "y_step": target.step},
         {"x": x, "y": y} | ({"like": like} if like else {}),
         PerToken(),

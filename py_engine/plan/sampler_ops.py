@@ -26,7 +26,7 @@ from py_engine.plan.lists import (
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Plan
 from py_engine.plan.sampling import FIELDS, Filters
-from py_engine.plan.shared import (
+from py_engine.plan.shared_constants import (
     BUCKETS,
     LOGPROB_ROWS,
     MAX_BIASES,

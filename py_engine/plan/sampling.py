@@ -27,7 +27,7 @@ from py_engine.plan.lists import (
     each,
 )
 from py_engine.plan.processors import Processor
-from py_engine.plan.shared import MAX_LOGPROBS
+from py_engine.plan.shared_constants import MAX_LOGPROBS
 
 MAX_EXPONENT = 88.7228391  # exp(88.72...) is the largest float32
 UNLIMITED = 0x7FFFFFFF  # tokens: the whole context

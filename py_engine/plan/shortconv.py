@@ -5,7 +5,7 @@ from __future__ import annotations
 from py_engine.plan.cache import Cache
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, PerToken, Weight
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 
 def shortconv(ops: Ops, x: Buffer, weights: Weight, cache: Cache, cols: int) -> Buffer:

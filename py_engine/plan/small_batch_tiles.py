@@ -9,7 +9,7 @@ from __future__ import annotations
 from py_engine.plan import quants, tiles
 from py_engine.plan.kernels import Device
 from py_engine.plan.plan import Weight
-from py_engine.plan.shared import SHORT_BATCH, STAGED_GROUPS
+from py_engine.plan.shared_constants import SHORT_BATCH, STAGED_GROUPS
 
 # threads per row, rows in parallel, rows per thread, whether x is staged, tokens of a workgroup, prefetched units
 SMALL_BATCH = ("TK", "TR", "R", "STAGED", "TOKENS", "AHEAD")

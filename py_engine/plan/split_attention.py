@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from py_engine.plan.kernels import Device, has_param
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 KERNELS = ("attention", "attention_matrix")
 LEAST_POSITIONS = 1024  # shorter contexts gain nothing

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, PerToken, Weight
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 from py_engine.plan.states import States, StateShape
 
 TILE = 16  # tokens of a prompt's batch that a workgroup of ssm_conv.wgsl computes

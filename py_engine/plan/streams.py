@@ -13,7 +13,7 @@ from py_engine.plan.op_list import OpList
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, PerToken, Weight
 from py_engine.plan.rows import Parts, copy_columns, norm_threads, plain_rms_norm
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ here were measured to be good on several devices. A tile measured on the device 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from py_engine.plan import attention_tiles, quants
 from py_engine.plan.kernels import Device
@@ -156,14 +156,25 @@ def wide(weight: Weight) -> bool:
     return weight.layout.block_bytes >= WIDE_BYTES * weight.layout.block
 
 
-def attention(
-    device: Device, batch: int, head_dim: int, group: int, matrix: bool = True, value_dim: int = 0, page: int = PAGE
-) -> tuple[str, dict[str, int]]:
+@dataclass(frozen=True)
+class AttentionHeads:
+    """Heads of attention: `head_dim` dimensions of a key, and how many query heads share one (`group`).
+
+    `value_dim`: dimensions of a value; 0: as of a key. `page`: positions of a page of the cache, which tiles divide.
+    """
+
+    head_dim: int
+    group: int
+    value_dim: int = 0
+    page: int = PAGE
+
+
+def attention(device: Device, batch: int, heads: AttentionHeads, *, matrix: bool = True) -> tuple[str, dict[str, int]]:
     """The kernel for batches of tokens, and its tile of TQ tokens x TS positions: the largest that fits.
 
-    `group`: query heads that share a key head. `matrix`: the kernel with subgroup matrices may be used. `value_dim`:
-    dimensions of a value; 0: as of a key. `page`: positions of a page of the cache, which tiles divide.
+    `matrix`: the kernel with subgroup matrices may be used.
     """
+    head_dim, group = heads.head_dim, heads.group
     side = device.matrix if matrix else 0
     if side and batch >= 64 and head_dim <= 256:
         dim = -(-head_dim // side) * side
@@ -175,7 +186,7 @@ def attention(
             used = _attention_matrix_bytes(dim, rows, positions)
             if group <= rows and used <= device.max_workgroup_storage:
                 return "attention_matrix", {"TQ": rows // group, "ROWS": rows, "STRIP": 16, "TS": positions} | sides
-    return "attention", attention_tiles.attention(device, head_dim, value_dim or head_dim, group, page)
+    return "attention", attention_tiles.attention(device, head_dim, heads.value_dim or head_dim, group, heads.page)
 
 
 def _attention_matrix_tiles(dim: int) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, PerToken, Weight
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 from py_engine.plan.states import States, StateShape
 
 MAX_PARTS = 3  # results of one dispatch: with them, a kernel has as many buffers as every device allows
@@ -91,17 +91,24 @@ def wkv7_inputs(
     )
 
 
-def wkv_scan(
-    ops: Ops, rule: str, columns: Columns, groups: int, bonus: Weight | None, shape: StateShape, states: States
-) -> Buffer:
-    """The receptances times the state after each token: (n, heads * size). `rule`: "wkv6", "gla" or "wkv7".
+@dataclass(frozen=True)
+class Rule:
+    """How a token changes the states: `name` is "wkv6", "gla" or "wkv7".
 
     `groups`: heads of keys and values. `bonus`, of "wkv6": how much more a token's own value counts.
     """
+
+    name: str
+    groups: int
+    bonus: Weight | None = None
+
+
+def wkv_scan(ops: Ops, rule: Rule, columns: Columns, shape: StateShape, states: States) -> Buffer:
+    """The receptances times the state after each token: (n, heads * size)."""
     y = ops.rows("scanned", shape.heads * shape.rows)
     ops.add(
         "wkv_scan",
-        {"RULE": rule, "HEADS": shape.heads, "GROUPS": groups, "SIZE": shape.rows}
+        {"RULE": rule.name, "HEADS": shape.heads, "GROUPS": rule.groups, "SIZE": shape.rows}
         | {"CHUNK": 1 if ops.small_batch else max(1, CHUNK_VALUES // shape.rows)}
         | states.paging
         | ops.state_params,
@@ -109,7 +116,7 @@ def wkv_scan(
         | {"key": columns.key, "value": columns.value, "removed": columns.removed, "added": columns.rate}
         | {"y_stride": y.shape[1]},
         {"state": ops.state, "x": columns.rows, "matrices": states.matrices, "y": y}
-        | ({"bonus": bonus} if bonus else {}),
+        | ({"bonus": rule.bonus} if rule.bonus else {}),
         shape.heads,
         *([PerToken()] if ops.state_params["STATE_PER_TOKEN"] else []),
     )

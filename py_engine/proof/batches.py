@@ -16,7 +16,7 @@ from py_engine.plan.decode_attention import MERGED_SPLITS
 from py_engine.plan.packing import NO_END
 from py_engine.plan.pages import MAX_GROUPS, PREFIX_WORDS, RECORD_WORDS, SEGMENT_WORDS, STATE_WORDS, pages_for
 from py_engine.plan.plan import Op, Plan
-from py_engine.plan.shared import FIRST_MEDIA_ID, MAX_SEQUENCES, MAX_SMALL_BATCH
+from py_engine.plan.shared_constants import FIRST_MEDIA_ID, MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.proof.numbers import Numbers
 
 READ_PAGES = 3  # pages that are read and not written; prime

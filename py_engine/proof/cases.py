@@ -24,6 +24,7 @@ from py_engine.plan.plan import MATRICES, Buffer, Op, Plan, Weight
 from py_engine.proof import sampler_data
 from py_engine.proof.batches import READ_PAGES, Batch, batches_of
 from py_engine.proof.case import Case
+from py_engine.proof.meaningful_data import WITH_MEANING
 from py_engine.proof.random_data import RandomData, Values, poison
 from py_engine.proof.reduction import ATTENTIONS, PRODUCTS, Reduced, heads_of, reduced, tokens_of
 from py_engine.proof.variants import SAMPLER_KERNELS
@@ -39,7 +40,6 @@ ADDING = {  # to y or x, or that compute in place
 # their buffers may have several rows per token
 OF_EXPERTS = {"experts", "group_experts", "activate", "weighted_sum", "expert_low_rank", "add_expert_low_rank"}
 EXPERTS = 2  # of a mixture that a case uses
-PIXEL_WORDS = 1 << 14  # of a case's picture
 FOR_HALVES = 2**-7  # factor of inputs of products that are stored as f16, which ends at 65,504
 JOINING = ("attention_combine", "attention_merge")  # kernels that join the splits of the attention before them
 # Factor of keys in the newest pages, for attention in splits: the largest score is then in the last split.
@@ -144,51 +144,33 @@ class _Maker:
         return replace(op, bindings=bindings)
 
     def _buffer(self, case: Case, part: Reduced, name: str, b: Buffer, capacity: int) -> Array:
-        op, n = part.op, case.batch.n
+        """The data of a buffer that an op binds as `name`."""
         if b.name in self.plan.constants and name != "x":
-            given = np.frombuffer(self.plan.constants[b.name], DTYPES[b.dtype])
-            if name == "hashes":  # heads choose rows of the part of the table, and some beside it
-                given = given.copy()
-                given[2 * int(op.params["LONGEST"]) :].reshape(-1, 2)[:] = 0, op.consts["row0"] + op.consts["rows"] + 3
-            return np.concatenate([given, np.zeros(prod(b.shape) - len(given), given.dtype)]).reshape(b.shape)
-        if name == "index_mask" and not self._written(op, name):  # each token sees itself
-            words = self.random.words((n + 1, *b.shape[1:]))
-            for m, (position, _) in enumerate(case.batch.places):
-                words[m, position // 32] |= np.uint32(1 << position % 32)
-            return words
-        if name == "taps":
-            rows = int(op.consts["row0"] + op.consts["rows"]) + 2 if "rows" in op.consts else n
-            return self._taps((n + 1, *b.shape[1:]), rows)
-        if name == "length":  # of a spectrum, whose last frames are no whole row
-            return np.array([4 * n - 2] + [0] * (b.shape[0] - 1), np.uint32)
-        if name == "pixels":
-            return self.random.words((min(b.shape[0], PIXEL_WORDS),))
-        if name == "places":  # rows of pictures that are some pixels wider than a patch
-            found = self.random.numbers.integers(0, 1024, (n + 1, *b.shape[1:])).astype(np.uint32)
-            found[..., 1] = 3 * (int(op.params["PATCH"]) + 5)
-            return found
-        if name == "cells":  # columns and lines of grids of different sides
-            most = int(op.params["SIDE"])
-            sides, x, y = self.random.numbers.integers(1, most + 1, (3, n + 1, 1))
-            x, y = x % sides, y % sides
-            return np.stack([x + (y << 16), sides], axis=2).astype(np.uint32)
-        if name == "rope_freqs":  # of each token
-            return self.random.words((n + 1, *b.shape[1:]))
+            return self._constant(part.op, name, b)
+        if name in WITH_MEANING and not (name == "index_mask" and self._written(part.op, name)):
+            return WITH_MEANING[name](self.random, case.batch, part.op, b)
         # some of the scales from a position on; keys of every distance
         if b.name == SCALES or name in ("relative", "columns", "lines"):
             return self.random.shared(name, b.shape, "f32")
         if name == "w_qs":
             return self.random.shared(name, (part.rows[name], *b.shape[1:]), b.dtype)
-        if name == "tokens":
-            row0, end = int(op.consts.get("row0", 0)), int(op.consts.get("row0", 0) + op.consts.get("rows", 0))
-            used = max(position for position, _ in case.batch.places) + 1
-            tokens = self.random.histories((case.batch.sequences, b.shape[1]), end + 2, used)
-            case.batch.write_edges(tokens, row0, end)
-            case.batch.write_media(tokens)
-            return tokens
         if b.pool == "kv":
             return self._cache(part, name, b)
-        width = part.widths.get(name, b.shape[1:])
+        return self._activations(part, name, b, self._shape(case, part, name, b, capacity))
+
+    def _constant(self, op: Op, name: str, b: Buffer) -> Array:
+        """A constant of the plan, with zeros after it."""
+        given = np.frombuffer(self.plan.constants[b.name], DTYPES[b.dtype])
+        if name == "hashes":  # heads choose rows of the part of the table, and some beside it
+            given = given.copy()
+            given[2 * int(op.params["LONGEST"]) :].reshape(-1, 2)[:] = 0, op.consts["row0"] + op.consts["rows"] + 3
+        return np.concatenate([given, np.zeros(prod(b.shape) - len(given), given.dtype)]).reshape(b.shape)
+
+    def _shape(self, case: Case, part: Reduced, name: str, b: Buffer, capacity: int) -> tuple[int, ...]:
+        """The shape of a buffer with rows for the batch's tokens, and one more."""
+        op, n = part.op, case.batch.n
+        if name == "tiles":
+            return b.shape
         of_slots = op.kernel in OF_EXPERTS or "GROUPED" in op.params or op.params.get("SLOTS", 1) != 1
         rows = (n + 1) * (max(1, b.shape[0] // capacity) if of_slots else 1)
         if op.kernel == "norm" and b.shape[-1] == pad(int(op.params["COLS"])):  # several rows of x for one of the list
@@ -197,31 +179,24 @@ class _Maker:
             rows = case.batch.places[-1][0] + 2
         if name == "sums":  # of each split
             rows = n * int(op.params["SPLIT"])
-        rows = part.rows.get(name, rows)
-        shape = (rows, *width) if len(b.shape) > 1 or name in DERIVED else width or b.shape
-        if name == "tiles":
-            shape = b.shape
+        rows, width = part.rows.get(name, rows), part.widths.get(name, b.shape[1:])
+        return (rows, *width) if len(b.shape) > 1 or name in DERIVED else width or b.shape
+
+    def _activations(self, part: Reduced, name: str, b: Buffer, shape: tuple[int, ...]) -> Array:
+        """Random activations; poison where the op writes and does not add."""
+        op = part.op
         if b.dtype == "u32" or (self._written(op, name) and not _adds(op, name)):
             return poison(shape, b.dtype)
         if name == "x" and (op.kernel in PRODUCTS or op.params.get("IN_ORDER")):
             halves = op.kernel == "matmul_matrix" and op.params["EPILOGUE"] in ("activate", "gated", "split")
             factor = (FOR_HALVES if halves else 1.0) * (SMALL if "eps" in op.consts else 1.0)
-            return self.random.tokens(rows, width[0], b.dtype, factor)
+            return self.random.tokens(shape[0], shape[1], b.dtype, factor)
         if name == "parts":  # with denominators
             values = self.random.normal(shape, b.dtype)
             values[..., int(op.params["HEAD_DIM"]) + 1] = 1 + np.abs(values[..., int(op.params["HEAD_DIM"]) + 1])
             return values
         small = "eps" in op.consts and name in ("x", "added")
         return self.random.shared(name, shape, b.dtype, SMALL if small else 1.0)
-
-    def _taps(self, shape: tuple[int, ...], rows: int) -> Array:
-        """Taps of random rows, some without weight."""
-        found = np.empty(shape, np.uint32)
-        found[..., 0] = self.random.numbers.integers(0, rows, shape[:-1])
-        weights = self.random.normal(shape[:-1])
-        found[..., 1] = np.where(weights > 1, np.float32(0), weights).view(np.uint32)
-        found[-2, 0] = max(0, rows - 3), np.float32(1).view(np.uint32)  # one that counts, also in a batch of one token
-        return found
 
     def _written(self, op: Op, name: str) -> bool:
         return self.shader(op).writes(name)

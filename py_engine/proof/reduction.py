@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from py_engine.plan.cache import GROUP
 from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Op, PerToken, Weight
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 
 MORE = 3  # rows or tokens beyond a full workgroup
 ROW0 = 7  # the first row of a part of a matrix

@@ -13,7 +13,7 @@ from py_engine.plan.op_list import pad
 from py_engine.plan.plan import Buffer, Op, Plan
 from py_engine.plan.sampler_ops import BLOCK, PARTITION, Rules
 from py_engine.plan.sampling import FIELDS, Sampling
-from py_engine.plan.shared import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SEQUENCES, SHORT_BATCH
+from py_engine.plan.shared_constants import LOGPROB_ROWS, MAX_LOGPROBS, MAX_SEQUENCES, SHORT_BATCH
 from py_engine.proof.batches import Batch
 from py_engine.proof.random_data import RandomData, poison
 

@@ -134,6 +134,10 @@ def check_method(
         if not isinstance(owner, int | float) and name not in ("get", "items", "keys", "values"):
             limits.spend(len(owner))
         return
+    _check_text_method(limits, owner, name, args, kwargs)
+
+
+def _check_text_method(limits: Limits, owner: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     limits.foresee(len(owner))
     for value in args:
         if isinstance(value, tuple):  # of startswith() and endswith()
@@ -153,18 +157,25 @@ def check_method(
     elif name in _CASES:
         _check_case(limits, owner)
     elif name == "join" and args:
-        if isinstance(args[0], str):
-            limits.cut(len(args[0]))
-        size = limits.size(args[0]) if isinstance(args[0], str | list | tuple | dict) else 0
-        limits.foresee(escaped(owner, size) + len(owner) * (len(args[0]) if size else 0))
-        if not size and not isinstance(args[0], list | tuple | dict | str):
-            raise LimitExceeded("it joins what is no list")
+        _check_join(limits, owner, args[0])
     elif name == "replace" and len(args) > 1 and isinstance(args[0], str) and isinstance(args[1], str):
-        old, new = args[:2]
-        limits.foresee(escaped(owner, len(old) + len(new)))
-        if isinstance(owner, Markup):
-            old, new = escape(old), escape(new)
-        limits.foresee(len(owner) + owner.count(old) * len(new))
+        _check_replace(limits, owner, args[0], args[1])
+
+
+def _check_join(limits: Limits, between: str, given: Any) -> None:
+    if isinstance(given, str):
+        limits.cut(len(given))
+    size = limits.size(given) if isinstance(given, str | list | tuple | dict) else 0
+    limits.foresee(escaped(between, size) + len(between) * (len(given) if size else 0))
+    if not size and not isinstance(given, list | tuple | dict | str):
+        raise LimitExceeded("it joins what is no list")
+
+
+def _check_replace(limits: Limits, text: str, old: str, new: str) -> None:
+    limits.foresee(escaped(text, len(old) + len(new)))
+    if isinstance(text, Markup):
+        old, new = escape(old), escape(new)
+    limits.foresee(len(text) + text.count(old) * len(new))
 
 
 def _check_comparisons(limits: Limits, text: str, args: tuple[Any, ...]) -> None:

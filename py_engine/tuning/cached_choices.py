@@ -17,7 +17,7 @@ TIME_RAN_OUT = "time ran out before every candidate was measured"  # why a repor
 FIELDS = ("f16", "subgroup", "matrix", "dot8")  # fields of Device that a choice can change
 
 # Modules of plan/ that choose tiles, and numbers that kernels share
-CHOOSING = ("attention_tiles", "decode_tiles", "matmul_tiles", "shared", "small_batch_tiles", "tiles")
+CHOOSING = ("attention_tiles", "decode_tiles", "matmul_tiles", "shared_constants", "small_batch_tiles", "tiles")
 
 
 def kernels_hash(files: Iterable[Path] | None = None) -> str:

@@ -189,7 +189,7 @@ def _encoder_matmul(device: Device, workload: EncoderMatmul) -> Choice | None:
 
 def _media_attention(device: Device, workload: MediaAttention) -> Choice | None:
     """The tile of attention over all rows of a picture or sound."""
-    kernel, tile = tiles.attention(device, workload.n, workload.head_dim, 1)
+    kernel, tile = tiles.attention(device, workload.n, tiles.AttentionHeads(workload.head_dim, 1))
     if kernel != "attention_matrix":
         return None
     first = tuple(tile[name] for name in tiles.MEDIA_ATTENTION)

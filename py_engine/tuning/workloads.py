@@ -15,7 +15,7 @@ from py_engine.plan.kernels import Device
 from py_engine.plan.lists import DECODE, PREFILL, SMALL_BATCH
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
 from py_engine.plan.plan import MATRICES, Buffer, Op, Plan, Weight
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 
 WEIGHT_BYTES = 128 << 20  # of throwaway weights
 MAX_COPIES = 16

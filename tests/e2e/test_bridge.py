@@ -230,9 +230,17 @@ def test_lm_studios_paths(api: ApiServer, page: Page) -> None:
     with pytest.raises(openai.NotFoundError, match="There is no model none") as missing:
         client.models.retrieve("none")
     assert missing.value.code == "model_not_found"
-    newer = client.with_options(base_url=f"{api.url}api/v1").models.list()
+    newer_client = client.with_options(base_url=f"{api.url}api/v1")
+    newer = newer_client.models.list()
     assert MODEL in [model.id for model in newer.data]
     assert MODEL in [model["key"] for model in newer.to_dict()["models"]]  # type: ignore[attr-defined]
+    asked = {"model": MODEL, "echo_load_config": True}
+    loaded: Any = newer_client.post("/models/load", body=asked, cast_to=object)
+    assert (loaded["status"], loaded["instance_id"]) == ("loaded", MODEL)
+    assert loaded["load_config"]["context_length"] == whole.to_dict()["model_info"]["context_length"]  # type: ignore[index]
+    with pytest.raises(openai.APIStatusError, match="models come and go in Wisp's page") as no_download:
+        newer_client.post("/models/download", body={"model": MODEL}, cast_to=object)
+    assert no_download.value.status_code == 501
     for path in ("api/v0", "api/v1"):
         with pytest.raises(openai.AuthenticationError) as refused:
             openai.OpenAI(base_url=f"{api.url}{path}", api_key="wrong", max_retries=0).models.retrieve("none")

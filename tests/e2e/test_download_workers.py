@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.support.browser import run_python
-from tests.support.faulty_server import FaultyServer, File
+from tests.support.faulty_server import FaultyServer, File, Pause
 from tests.support.model_case import Case, check_cancelled_load, sha
 
 # Answers the engine's request for workers with `count` of them, as app/wisp.js does, and counts what they download.
@@ -93,7 +93,7 @@ def test_workers_download_every_record(case: Callable[..., Case]) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_that_end_lose_nothing(case: Callable[..., Case], workers: int) -> None:
     """Their records are downloaded again, by the engine's thread or by the workers that a page lends next."""
-    c = case(piece=1 << 14, delay=0.05)
+    c = case(piece=1 << 14, pause=Pause(0.05))
     c.page.evaluate("() => { lent.endAfter = 500_000; }")
     if workers == 1:
         c.page.evaluate("() => wispShards.onWorkersNeeded(() => {})")
@@ -102,7 +102,7 @@ def test_workers_that_end_lose_nothing(case: Callable[..., Case], workers: int) 
     assert len(c.file.data) <= c.file.sent
     assert len(c.cached()) == got["records"]
     assert c.page.evaluate("lent.asked") == workers
-    c.file.delay = 0
+    c.file.pause = None
     c.file.requests.clear()
     assert c.load()["sha256"] == sha(c.file.data)
     assert c.file.requests == []
@@ -142,7 +142,7 @@ def test_a_server_without_ranges_is_read_by_one_worker(case: Callable[..., Case]
 
 
 def test_a_worker_that_ends_within_a_stream(case: Callable[..., Case]) -> None:
-    c = case(ranges=False, piece=1 << 14, delay=0.005)
+    c = case(ranges=False, piece=1 << 14, pause=Pause(0.01))
     c.page.evaluate("() => { lent.endAfter = 500_000; }")
     assert c.load()["sha256"] == sha(c.file.data)
     assert len(c.file.requests) > 2
@@ -155,4 +155,4 @@ def test_a_stream_that_loses_the_connection(case: Callable[..., Case]) -> None:
 
 
 def test_a_cancelled_load_ends_the_workers_requests(case: Callable[..., Case]) -> None:
-    check_cancelled_load(case(piece=1 << 14, delay=0.05))
+    check_cancelled_load(case(piece=1 << 14))

@@ -3,13 +3,14 @@
 import base64
 import json
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Playwright
 
 from tests.support import browser as browsers
-from tests.support.faulty_server import FaultyServer, File
+from tests.support.faulty_server import FaultyServer, File, Pause
 from tests.support.killed_workers import kill_shared, start_until
 from tests.support.openai_client import run, settled
 from tests.support.waiting import wait_for
@@ -137,11 +138,11 @@ def test_a_load_begins_again(page: Page, lose_gpu: Callable[[], None], bad_serve
     """The GPU is lost when half of the model has arrived. What has arrived is not downloaded again."""
     data = (ROOT / "static" / "models" / f"{MODEL}.gguf").read_bytes()
     half = len(data) // 2
-    file = bad_server.files["again.gguf"] = File(data, hold_at=half)
+    file = bad_server.files["again.gguf"] = File(data, pause=Pause(inf, after=half))
     run(page, LOAD, model=bad_server.url("again.gguf"))
     wait_for(lambda: page.evaluate("arrived") > half / 2)
     lose_gpu()
-    file.hold_at = None
+    file.pause = None
     found = settled(page, "loading")
     assert found["backend"] == "webgpu"
     assert any("was lost during the load" in notice for notice in found["notices"])

@@ -1,6 +1,7 @@
 """The download queue in the page: pause, resume, order, reloads, other tabs, and loads of what is on its way."""
 
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.support.browser import new_profile
 from tests.support.chat_page import ask, keep_engine, wait_ready
-from tests.support.faulty_server import FaultyServer, File
+from tests.support.faulty_server import FaultyServer, File, Pause
 from tests.support.page_looks import faults
 from tests.support.waiting import wait_for
 from tools.paths import ROOT
@@ -68,7 +69,7 @@ def stored(page: Page, url: str) -> int:
 
 def test_pause_resume_and_run(page: Page, bad_server: FaultyServer) -> None:
     """A paused download sends nothing; a resumed one downloads what is missing, and no byte that is stored."""
-    url = published(bad_server, "calm.gguf", piece=PIECE, slow_at=2 << 20)
+    url = published(bad_server, "calm.gguf", piece=PIECE, pause=Pause(1, after=2 << 20))
     file = bad_server.files["calm.gguf"]
     page.evaluate(ADD, url)
     paused = item(page, "calm")
@@ -81,7 +82,7 @@ def test_pause_resume_and_run(page: Page, bad_server: FaultyServer) -> None:
     sent, before = file.sent, stored(page, url)
     page.wait_for_timeout(300)
     assert file.sent == sent, "nothing travels while it is paused"
-    file.slow_at = None
+    file.pause = None
     file.requests.clear()
     paused.get_by_role("button", name="Resume").click()
     expect(paused).to_contain_text("stored")
@@ -136,14 +137,14 @@ def test_a_changed_model_is_offered_and_updated(page: Page, bad_server: FaultySe
 
 
 def test_a_load_continues_a_download(page: Page, bad_server: FaultyServer) -> None:
-    url = published(bad_server, "taken.gguf", piece=PIECE, slow_at=3 << 20)
+    url = published(bad_server, "taken.gguf", piece=PIECE, pause=Pause(inf, after=3 << 20))
     file = bad_server.files["taken.gguf"]
     page.evaluate(ADD, url)
-    wait_for(lambda: file.sent > 3 << 20)
+    wait_for(lambda: file.sent >= 3 << 20)
     before = file.sent
     page.fill("#url-input", url)
     page.press("#url-input", "Enter")
-    file.slow_at = None
+    file.pause = None
     expect(page.locator("#model-name")).to_have_text("taken")
     wait_ready(page)
     page.click("#model-button")
@@ -164,7 +165,7 @@ LIMIT_IS_STORED = """async (limit) => {
 
 def test_a_reload_and_another_tab_continue_the_queue(page: Page, bad_server: FaultyServer, server: Server) -> None:
     """The queue outlives the page. While another tab is open, nothing is even interrupted."""
-    url = published(bad_server, "outlives.gguf", piece=PIECE, slow_at=1 << 20)
+    url = published(bad_server, "outlives.gguf", piece=PIECE, pause=Pause(1, after=1 << 20))
     file = bad_server.files["outlives.gguf"]
     page.evaluate(ADD, url)
     wait_for(lambda: file.sent > 1 << 20)
@@ -184,7 +185,7 @@ def test_a_reload_and_another_tab_continue_the_queue(page: Page, bad_server: Fau
     expect(other.locator("#downloads-limit")).to_have_value("2")
     page.goto("about:blank")
     expect(item(other, "outlives")).to_contain_text("/s")
-    file.slow_at = None
+    file.pause = None
     expect(item(other, "outlives")).to_contain_text("stored")
     page.goto(server.url)
     wait_ready(page)
@@ -192,7 +193,7 @@ def test_a_reload_and_another_tab_continue_the_queue(page: Page, bad_server: Fau
 
 
 def test_order_limit_and_errors(page: Page, bad_server: FaultyServer) -> None:
-    urls = [published(bad_server, f"{name}.gguf", piece=PIECE, slow_at=0) for name in ("one", "two", "three")]
+    urls = [published(bad_server, f"{name}.gguf", piece=PIECE, pause=Pause(1)) for name in ("one", "two", "three")]
     lost = published(bad_server, "lost.gguf", status=404)
     page.evaluate(ADD, lost)
     expect(item(page, "lost")).to_contain_text("404")

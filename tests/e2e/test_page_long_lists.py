@@ -1,13 +1,14 @@
 """Lists of a thousand rows in the sheets: rows near the view are in the document, and all of them can be reached."""
 
 from collections.abc import Callable, Iterator
+from math import inf
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect
 
 from tests.support.browser import new_profile, watch
 from tests.support.chat_page import keep_engine, open_page
-from tests.support.faulty_server import FaultyServer, File
+from tests.support.faulty_server import FaultyServer, File, Pause
 from tests.support.page_looks import faults
 from tests.support.waiting import wait_for
 from tools.serve import Server
@@ -81,7 +82,7 @@ def page(chromium: Callable[[str | None], Browser], server: Server, bad_server: 
     page.evaluate(DOCUMENTS, N)
     page.reload()
     page.evaluate(ENGINE, N)
-    bad_server.files["slow.gguf"] = File(bytes(1 << 20), delay=600)
+    bad_server.files["slow.gguf"] = File(bytes(1 << 20), pause=Pause(inf, after=1))
     page.evaluate(ADD, {"url": bad_server.url("slow.gguf"), "n": QUEUED})
     yield page
     assert not errors

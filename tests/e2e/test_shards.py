@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.support.browser import call_python, open_engine_page
 from tests.support.checksums import checksums
-from tests.support.faulty_server import FaultyServer, File
+from tests.support.faulty_server import FaultyServer, File, Pause
 from tests.support.full_storage import FULL_UNTIL_FREED
 from tests.support.model_case import Case, check_cancelled_load, sha
 from tools.serve import Server
@@ -138,7 +138,7 @@ def test_interrupted_download_resumes_from_its_records(case: Callable[..., Case]
 @pytest.mark.parametrize("after", [1_200_000, 1_900_000, 2_500_000])
 def test_little_travels_twice_wherever_a_download_ends(case: Callable[..., Case], after: int) -> None:
     """A record of 2.5 MB in parts of 64 KiB, three at once: what is lost is the parts that were on their way."""
-    c = case(piece=1 << 14, delay=0.01)
+    c = case(piece=1 << 14, pause=Pause(0.01))
     part = 1 << 16
     got = call_python(c.page, "shards.interrupted", url=c.url, after=after, part=part)
     assert got["sha256"] == sha(c.file.data)
@@ -282,7 +282,7 @@ def test_an_empty_file_is_no_model(case: Callable[..., Case]) -> None:
 
 
 def test_a_cancelled_load_ends_its_requests(case: Callable[..., Case]) -> None:
-    check_cancelled_load(case(piece=1 << 14, delay=0.05))
+    check_cancelled_load(case(piece=1 << 14))
 
 
 def test_file_from_disk_is_read_in_place(case: Callable[..., Case]) -> None:

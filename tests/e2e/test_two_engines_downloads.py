@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.support.browser import new_profile
-from tests.support.faulty_server import FaultyServer, File
+from tests.support.faulty_server import FaultyServer, File, Pause
 from tests.support.waiting import wait_for
 from tools.paths import ROOT
 from tools.serve import Server
@@ -48,7 +48,7 @@ def tab(context: BrowserContext, server: Server) -> Page:
 
 def published(host: FaultyServer, name: str) -> File:
     """A model that arrives slowly, without its end."""
-    host.files[name] = file = File(MINI, piece=1 << 15, delay=0.01, hold_at=HELD)
+    host.files[name] = file = File(MINI, piece=1 << 15, pause=Pause(0.01, held_at=HELD))
     return file
 
 
@@ -62,7 +62,7 @@ def begun(context: BrowserContext, server: Server, host: FaultyServer, name: str
 
 
 def go_on(file: File) -> None:
-    file.hold_at, file.delay = None, 0
+    file.pause = None
 
 
 def test_one_downloads_and_the_other_shows_it(

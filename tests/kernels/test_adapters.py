@@ -9,8 +9,8 @@ from py_engine.plan import low_rank_rows, post_norms
 from py_engine.plan.adapters import Direction
 from py_engine.plan.ops import Projection
 from py_engine.plan.plan import Weight
-from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shared import MAX_SEQUENCES, SHORT_BATCH
+from py_engine.plan.rope import Pairs, Rope, frequencies, table
+from py_engine.plan.shared_constants import MAX_SEQUENCES, SHORT_BATCH
 from tests.support.kernels.adapters import PLACES, begin, gather_sources, pair
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
@@ -102,7 +102,7 @@ def test_a_layer_of_bytes(bench: Bench, type: Q, cols: int, equal: bool) -> None
     freqs = ops.buffer("freqs", (8,), "u32", "state")
     bench.data["freqs"] = np.frombuffer(table(frequencies(16, 10000.0)), np.uint32)
     norm = bench.vector("norm", cols)
-    q = ops.qkv(x, Projection([qkv], None, norm, EPS), cache, heads, Rope(16, True, freqs))
+    q = ops.qkv(x, Projection([qkv], None, norm, EPS), cache, heads, Rope(16, Pairs.HALVES, freqs))
     for _ in range(2):  # the stream's two buffers change places twice
         hidden = ops.gated(x, Projection([gate_up], bench.vector("bias", 4096), norm, EPS), "silu")
         ops.linear(hidden, down, None, x)
@@ -187,7 +187,9 @@ def test_queries_keys_and_values(bench: Bench, neox: bool, places: tuple[tuple[i
     pair(bench, 1, "k", 32, cols, 40, (Q.F16, Q.F32))
     freqs = ops.buffer("freqs", (8,), "u32", "state")
     bench.data["freqs"] = np.frombuffer(table(frequencies(16, 10000.0)), np.uint32)
-    q = ops.qkv(x, Projection([stack], None, bench.vector("norm", cols), EPS), cache, heads, Rope(16, neox, freqs))
+    q = ops.qkv(
+        x, Projection([stack], None, bench.vector("norm", cols), EPS), cache, heads, Rope(16, Pairs(neox), freqs)
+    )
     gather_sources(bench)
     gpu, host = bench.run(ops)
     check(bench, gpu[q.name][:n, :64], host[q.name][:n, :64])

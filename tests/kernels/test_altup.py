@@ -87,9 +87,9 @@ def test_copied_columns(bench: Bench, n: int, cols: int, parts: int, like: bool)
     for b in (other, total):
         bench.fill(b)[n:] = np.nan
     source, target = rows.Parts(x, 5, cols, parts), rows.Parts(y, 2, cols + 3, parts)
-    given = other if like else None
-    rows.copy_columns(ops, source, target, cols, scale=0.25, like=given)
-    rows.copy_columns(ops, rows.Parts(x, 5), rows.Parts(total), cols, scale=-2, add=True, like=given)
+    scales = [rows.LengthOf(other, factor) if like else factor for factor in (0.25, -2)]
+    rows.copy_columns(ops, source, target, cols, scale=scales[0])
+    rows.copy_columns(ops, rows.Parts(x, 5), rows.Parts(total), cols, scale=scales[1], add=True)
     gpu, host = bench.run(ops)
     written = np.isfinite(host[y.name])
     assert written[:n].sum() == n * parts * cols

@@ -14,9 +14,9 @@ from py_engine.plan.cache import UNPAGED, Cache, make_conv_cache, page_group
 from py_engine.plan.encoder_decoder import part_of
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Projection
 from py_engine.plan.pages import TABLES, shift_index
-from py_engine.plan.relative import relative_bias
-from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.relative_bias import relative_bias
+from py_engine.plan.rope import Pairs, Rope, frequencies, table
+from py_engine.plan.shared_constants import SHORT_BATCH
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance
@@ -35,7 +35,7 @@ def test_qkv(bench: Bench, heads: tuple[int, int, int], rope_dim: int, neox: boo
     x = ops.rows("x", cols)
     bench.fill(x)
     cache = bench.cache(n_kv * dim, kv_type)
-    rope = Rope(rope_dim, neox, ops.buffer("freqs", (rope_dim // 2,), "u32", "state"), 1.25)
+    rope = Rope(rope_dim, Pairs(neox), ops.buffer("freqs", (rope_dim // 2,), "u32", "state"), 1.25)
     freqs = np.frombuffer(table(frequencies(rope_dim, 10000.0)), np.uint32)
     bench.data["freqs"] = freqs.copy()
     rows = (n_head + 2 * n_kv) * dim
@@ -78,7 +78,7 @@ def test_normalised_queries_and_keys(bench: Bench, heads: tuple[int, int, int], 
     x = ops.rows("x", 64)
     bench.fill(x)
     cache = bench.cache(n_kv * dim, "f32")
-    rope = Rope(0 if wide else dim // 2, not wide, ops.buffer("freqs", (dim // 4,), "u32", "state"))
+    rope = Rope(0 if wide else dim // 2, Pairs(not wide), ops.buffer("freqs", (dim // 4,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(dim // 2, 10000.0)), np.uint32).copy()
     width = 2 * dim if kind in ("head", "values", "after") else (n_head + n_kv) * dim
     bias = bench.vector("biases", width) if own else None
@@ -129,7 +129,7 @@ def test_append_to_pages(bench: Bench, kv_type: str, batch: int) -> None:
     cache = bench.cache(32, kv_type)
     for b in (cache.k, cache.v):
         bench.data[b.name][:] = np.nan
-    rope = Rope(32, True, ops.buffer("freqs", (16,), "u32", "state"))
+    rope = Rope(32, Pairs.HALVES, ops.buffer("freqs", (16,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(32, 10000.0)), np.uint32).copy()
     projection = Projection([bench.weight("w", Q.F16, 96, 64)], norm=bench.vector("norm", 64), eps=EPS)
     ops.qkv(x, projection, cache, (1, 1, 32), rope)

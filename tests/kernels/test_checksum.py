@@ -6,7 +6,7 @@ import pytest
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.gpu.repack import checksum, repacks
 from py_engine.plan.placement import Placement
-from py_engine.plan.shared import THREADS
+from py_engine.plan.shared_constants import THREADS
 from tests.support.checksums import checksums
 from tests.support.kernels.bench import Bench, Setup, dispatch, planes
 

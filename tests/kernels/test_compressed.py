@@ -3,15 +3,15 @@
 import numpy as np
 
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import compressed, index
+from py_engine.plan import compressed_attention, indexer
 from py_engine.plan.cache import Cache
-from py_engine.plan.compressed import Appended, Attended, CompressedShape, Compressor
-from py_engine.plan.index import IndexShape
-from py_engine.plan.latent import Columns
+from py_engine.plan.compressed_attention import Appended, Attended, CompressedShape, Compressor
+from py_engine.plan.indexer import IndexShape
+from py_engine.plan.latent_attention import Columns
 from py_engine.plan.ops import Ops
 from py_engine.plan.pages import TABLES, table_offset
 from py_engine.plan.plan import Buffer, Weight
-from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.rope import Pairs, Rope, frequencies, table
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import check
 from tests.support.kernels.quantised import matrix
@@ -24,14 +24,14 @@ SIX = [*SWIFTSHADER, "lavapipe: f16"]
 def begin(bench: Bench, shape: CompressedShape, kind: str, setup: Setup) -> tuple[Ops, Cache, Rope]:
     """A list, and caches with contents: random, and NaN in pages of no sequence."""
     ops = bench.begin(setup)
-    cache = compressed.make_compressed_cache(ops.plan, 0, shape, kind)
+    cache = compressed_attention.make_compressed_cache(ops.plan, 0, shape, kind)
     assert cache.compressed
     for buffer, group in ((cache.k, cache.paging["TABLE"]), (cache.compressed.inputs, cache.paging["TABLE"])):
         fill(bench, buffer, group)
     fill(bench, cache.compressed.keys, cache.compressed.table)
     freqs = ops.buffer("freqs", (max(4, shape.rope // 2),), "u32", "state")
     bench.data["freqs"] = np.resize(np.frombuffer(table(frequencies(shape.rope, 10000.0)), np.uint32), freqs.shape)
-    return ops, cache, Rope(shape.rope, False, freqs, 1.25)
+    return ops, cache, Rope(shape.rope, Pairs.NEIGHBOURS, freqs, 1.25)
 
 
 def fill(bench: Bench, buffer: Buffer, group: int) -> None:
@@ -80,7 +80,7 @@ def test_queries_and_keys(bench: Bench, shape: CompressedShape, kind: str, setup
     x = ops.rows("x", 3 + shape.size + 2 * shape.cols)
     bench.fill(q)
     bench.fill(x)
-    compressed.append(ops, Appended(q, x, 3, bench.vector("norm", shape.size), rope), cache, shape, 0.3)
+    compressed_attention.append(ops, Appended(q, x, 3, bench.vector("norm", shape.size), rope), cache, shape, 0.3)
     before = {name: values.copy() for name, values in bench.data.items()}
     gpu, host = bench.run(ops)
     n, cols = len(setup.places) or setup.n, shape.heads * shape.size
@@ -118,7 +118,7 @@ def test_compressed_keys(bench: Bench, shape: CompressedShape, kind: str, setup:
     """Keys whose last position is the batch's, of positions in two pages, the first ones of a sequence among them."""
     ops, cache, rope = begin(bench, shape, kind, setup)
     terms, norm = terms_of(bench, type, shape), bench.vector("norm", shape.size)
-    compressed.compress(ops, Compressor(terms, norm, rope), cache, shape, 0.3)
+    compressed_attention.compress(ops, Compressor(terms, norm, 0.3, rope), cache, shape)
     assert cache.compressed
     name = cache.compressed.keys.name
     before = bench.data[name].reshape(-1).copy()
@@ -157,10 +157,10 @@ def test_attention(bench: Bench, shape: CompressedShape, kind: str, setup: Setup
         cache = Cache(cache.k, cache.v, cache.kind, cache.paging)
     q = ops.rows("q", shape.heads * shape.size)
     bench.fill(q)
-    mask = index.mask(ops) if indexed else None
+    mask = indexer.mask(ops) if indexed else None
     if mask:
         bench.data[mask.name] = bench.random.integers(0, 1 << 32, mask.shape, dtype=np.uint32)
-    y = compressed.attend(ops, q, cache, shape, Attended(bench.vector("sinks", shape.heads), rope, mask), 0.2)
+    y = compressed_attention.attend(ops, q, cache, shape, Attended(bench.vector("sinks", shape.heads), rope, mask), 0.2)
     gpu, host = (found[y.name] for found in bench.run(ops))
     n, cols = len(setup.places) or setup.n, shape.heads * shape.size
     check(bench, gpu[:n, :cols], host[:n, :cols], 1e-10)
@@ -180,7 +180,9 @@ def test_large_scores(bench: Bench, ratio: int) -> None:
         bench.fill(q)[:] *= 40
         sinks = bench.vector("sinks", 2)
         bench.raw["sinks"] = np.full(2, sink, np.float32).view(np.uint8)
-        y = compressed.attend(ops, q, cache, CompressedShape(2, 20, 8, 9, ratio, 9), Attended(sinks, rope), 1.0)
+        y = compressed_attention.attend(
+            ops, q, cache, CompressedShape(2, 20, 8, 9, ratio, 9), Attended(sinks, rope), 1.0
+        )
         gpu, host = (found[y.name][:3, :40] for found in bench.run(ops))
         check(bench, gpu, host, 1e-9)
 
@@ -211,9 +213,10 @@ def test_index(bench: Bench, shape: CompressedShape, setup: Setup) -> None:
     q, x = ops.rows("q", own.heads * own.size), ops.rows("x", 3 + 2 * own.cols + own.heads)
     bench.fill(q)
     bench.fill(x)
-    compressed.append_to_index(ops, Appended(q, x, 3, None, rope), cache, own)
-    given = Compressor(bench.weight("terms", Q.F32, own.ratio, own.cols), bench.vector("norm", own.size), rope)
-    mask = compressed.choose(ops, given, q, Columns(x, 3 + 2 * own.cols), cache, own, 0.3)
+    compressed_attention.append_to_index(ops, Appended(q, x, 3, None, rope), cache, own)
+    terms = bench.weight("terms", Q.F32, own.ratio, own.cols)
+    given = Compressor(terms, bench.vector("norm", own.size), 0.3, rope)
+    mask = compressed_attention.choose(ops, given, q, Columns(x, 3 + 2 * own.cols), cache, own)
     before = bench.data[q.name].copy()
     gpu, host = bench.run(ops)
     heads = (n, own.heads, own.size)

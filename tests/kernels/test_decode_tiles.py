@@ -6,12 +6,12 @@ from math import inf
 import numpy as np
 import pytest
 
-from py_engine.plan import decode_tiles, latent
+from py_engine.plan import decode_tiles, latent_attention
 from py_engine.plan.cache import page_group
-from py_engine.plan.latent import LatentShape
+from py_engine.plan.latent_attention import LatentShape
 from py_engine.plan.ops import AttentionOptions, Ops
 from py_engine.plan.plan import Buffer
-from py_engine.plan.shared import MAX_STEPS
+from py_engine.plan.shared_constants import MAX_STEPS
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import check
 from tests.support.kernels.variants import in_turn
@@ -88,7 +88,7 @@ def test_latents(bench: Bench, heads: int, rank: int, rope: int, kv_type: str, p
     shape = LatentShape(heads, rank, 8, rope, 8)
     q = ops.rows("q", heads * shape.row)
     bench.fill(q)
-    cache = latent.make_latent_cache(ops.plan, 0, shape, kv_type, page_group(ops.plan, 0))
+    cache = latent_attention.make_latent_cache(ops.plan, 0, shape, kv_type, page_group(ops.plan, 0))
     bench.fill(cache.k)
     y = ops.attention(q, cache, (heads, 1, shape.row), AttentionOptions(shape.row**-0.5, value_from=rope))
     attend(bench, ops, y, heads * shape.row, max(places) + 1)

@@ -7,7 +7,7 @@ from py_engine.plan import draft, sampler_ops
 from py_engine.plan.pages import TABLES, shift_index
 from py_engine.plan.sampler_ops import Sampler
 from py_engine.plan.sampling import Filters, Sampling
-from py_engine.plan.shared import MAX_SEQUENCES, SHORT_BATCH
+from py_engine.plan.shared_constants import MAX_SEQUENCES, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import give
 

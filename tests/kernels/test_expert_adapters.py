@@ -12,7 +12,7 @@ from py_engine.plan.adapters import NO_ADAPTERS
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.routing import Routing, choose_experts
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from tests.support.kernels.adapters import FIRST, PLACES, SCALES, begin, gather_sources, pair
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check

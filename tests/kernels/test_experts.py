@@ -13,7 +13,7 @@ from py_engine.plan import experts, matmul_tiles
 from py_engine.plan.ops import Ops, pad
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.routing import Route, Routing, choose_experts
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from py_engine.plan.weights import ExpertMatrices
 from py_engine.proof import comparison
 from py_engine.proof.cases import cases

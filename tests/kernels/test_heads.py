@@ -15,7 +15,7 @@ from py_engine.plan.cache import GROUP, Cache
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops
 from py_engine.plan.pages import shift_index
 from py_engine.plan.plan import Buffer
-from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.rope import Pairs, Rope, frequencies, table
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance
 from tests.support.kernels.variants import IN_F32, in_turn
@@ -41,8 +41,7 @@ class Case:
     kv_type: str = "f16"
     norm: str = "head"
     rope_dim: int | None = None
-    neox: bool = True
-    halves: bool = False
+    pairs: Pairs = Pairs.HALVES
     window: int = 0
     share: int = 1
     shifted: bool = False  # M-RoPE: after a picture, rotary positions differ from positions
@@ -80,7 +79,7 @@ class Case:
         rope_dim = dim if self.rope_dim is None else self.rope_dim
         freqs = ops.buffer("freqs", (dim // 2,), "u32", "state")
         shifts = shift_index(N_CTX, ops.plan.page) if self.shifted else None
-        rope = Rope(rope_dim, self.neox, freqs, 1.25, shifts, halves=self.halves)
+        rope = Rope(rope_dim, self.pairs, freqs, 1.25, shifts)
         bench.data["freqs"] = np.frombuffer(table(frequencies(dim, 10000.0)), np.uint32).copy()
         q = ops.split_qkv(x, cache, (n_head, own_kv, dim), rope, norm, EPS)
         ops.quantize_cache(cache, own_kv * dim)
@@ -101,20 +100,20 @@ class Case:
     "case",
     [
         Case((4, 2, 64), 150),
-        Case((2, 1, 128), 64, "f32", rope_dim=64, neox=False),  # a split of the newest position alone
+        Case((2, 1, 128), 64, "f32", rope_dim=64, pairs=Pairs.NEIGHBOURS),  # a split of the newest position alone
         Case((2, 1, 256), 100, window=33),
         Case((3, 1, 20), 0, rope_dim=12),  # vectors of four halves
         Case((4, 1, 64), 127, "f16", "after", window=70, share=2),
         Case((2, 2, 80), 5, "f32", "own"),
         Case((4, 2, 32), 81, "f16", "across", share=2),
-        Case((2, 2, 32), 191, "f32", "values", halves=True),
+        Case((2, 2, 32), 191, "f32", "values", pairs=Pairs.IN_EACH_HALF),
         Case((2, 2, 128), 66, "q8_0", shifted=True),
         Case((2, 1, 256), 128, "q8_0", rope_dim=64, share=2),
         Case((2, 1, 256), 100, window=33, shares=True),
         Case((4, 2, 32), 0, "f32", share=2, shares=True),
         Case((4, 2, 32), 40, "f32", "single"),
         Case((4, 2, 32), 40, "f16", "queries"),
-        Case((3, 1, 20), 9, "f32", "keys", neox=False),
+        Case((3, 1, 20), 9, "f32", "keys", pairs=Pairs.NEIGHBOURS),
         Case((2, 1, 128), 65, "q8_0", shares=True),
     ],
     DEVICES,

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from py_engine.plan import index, latent, split_attention
+from py_engine.plan import indexer, latent_attention, split_attention
 from py_engine.plan.cache import Cache, page_group
-from py_engine.plan.index import Indexed, IndexShape
-from py_engine.plan.latent import LatentShape
+from py_engine.plan.indexer import Indexed, IndexShape
+from py_engine.plan.latent_attention import LatentShape
 from py_engine.plan.ops import AttentionOptions, Ops
 from py_engine.plan.plan import Buffer
-from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.rope import Pairs, Rope, frequencies, table
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import check
 from tests.support.kernels.variants import BOTH_ADAPTERS, SWIFTSHADER, in_pairs, in_turn
@@ -26,14 +26,16 @@ def indexed(bench: Bench, ops: Ops, shape: IndexShape) -> tuple[Indexed, Cache]:
     bench.fill(q)
     bench.fill(rows)
     group = page_group(ops.plan, 0)
-    cache = latent.make_latent_cache(ops.plan, 0, LatentShape(1, 4, 4, 4, 4), "f16", group)
-    cache = replace(cache, index=index.make_index_cache(ops.plan, 0, shape, group))
+    cache = latent_attention.make_latent_cache(ops.plan, 0, LatentShape(1, 4, 4, 4, 4), "f16", group)
+    cache = replace(cache, index=indexer.make_index_cache(ops.plan, 0, shape, group))
     assert cache.index
     bench.fill(cache.index)
     freqs = ops.buffer("freqs", (max(4, shape.rope // 2),), "u32", "state")
     bench.data["freqs"] = np.resize(np.frombuffer(table(frequencies(shape.rope or 8, 10000.0)), np.uint32), freqs.shape)
     bias = bench.vector("gate_bias", shape.pool * size) if joins else None
-    return Indexed(q, rows, bench.vector("norm", 2 * size), Rope(shape.rope, False, freqs, 1.25), bias), cache
+    return Indexed(
+        q, rows, bench.vector("norm", 2 * size), Rope(shape.rope, Pairs.NEIGHBOURS, freqs, 1.25), bias
+    ), cache
 
 
 @in_pairs(("batch", [1, 5]), ("neox, first", [(False, 12), (True, 0), (True, 4)]))
@@ -42,7 +44,7 @@ def test_queries_and_keys(bench: Bench, batch: int, neox: bool, first: int) -> N
     shape = IndexShape(heads=3, size=20, top_k=4, rope=8, neox=neox, first=first, eps=0.3)
     ops = bench.begin(Setup(batch=batch + 1, n=batch, pos=63, n_ctx=192, seq=5))
     given, cache = indexed(bench, ops, shape)
-    index.choose(ops, given, cache, shape)
+    indexer.choose(ops, given, cache, shape)
     ops.ops[:] = ops.ops[:1]
     assert cache.index
     before = bench.data[cache.index.name].copy()
@@ -100,7 +102,7 @@ def test_joined_keys(bench: Bench, pool: int, n: int, pos: int, places: tuple[tu
     shape = IndexShape(3, 20, 4 * pool, 0, False, pool=pool)
     ops = bench.begin(Setup(batch=8 if places else n + (n > 1), n=n, pos=pos, n_ctx=192, seq=2, places=places))
     given, cache = indexed(bench, ops, shape)
-    index.choose(ops, given, cache, shape)
+    indexer.choose(ops, given, cache, shape)
     assert cache.index
     before = bench.data[cache.index.name].copy()
     ops.ops[:] = [op for op in ops.ops if op.kernel in ("index_append", "index_join")]
@@ -128,7 +130,7 @@ def test_keys_that_are_joined_before_their_norm(
     shape = IndexShape(3, 20, 4 * pool, 8, neox, first=first, eps=0.3, pool=pool, raw=True)
     ops = bench.begin(Setup(batch=n + (n > 1), n=n, pos=pos, n_ctx=192, seq=2))
     given, cache = indexed(bench, ops, shape)
-    index.choose(ops, given, cache, shape)
+    indexer.choose(ops, given, cache, shape)
     assert cache.index
     name, before = cache.index.name, bench.data[cache.index.name].copy()
     gpu, host = bench.run(ops)
@@ -146,7 +148,7 @@ def test_keys_that_are_joined_before_their_norm(
         if count:
             check(bench, gpu[scores][m, :count], host[scores][m, :count], 1e-9)
         assert np.isnan(gpu[scores][m, count:]).all()
-    mask = index.mask(ops).name
+    mask = indexer.mask(ops).name
     np.testing.assert_array_equal(gpu[mask], host[mask])
 
 
@@ -165,7 +167,7 @@ def test_scores_of_joined_keys(bench: Bench, pool: int, n: int, pos: int, segmen
 
 def _check_scores(bench: Bench, ops: Ops, shape: IndexShape, seen: list[range]) -> None:
     given, cache = indexed(bench, ops, shape)
-    index.choose(ops, given, cache, shape)
+    indexer.choose(ops, given, cache, shape)
     ops.ops[:] = [op for op in ops.ops if op.kernel == "index_scores"]
     (op,) = ops.ops
     scores = op.bindings["scores"].name
@@ -244,13 +246,13 @@ def test_the_highest_of_joined_keys(
 
 def _choose(bench: Bench, ops: Ops, top_k: int, values: int, pool: int = 1) -> np.ndarray:
     """The mask's bits after a choice among random scores: (batch, positions)."""
-    scores = ops.shaped("index_scores", (ops.batch, 32 * index.mask(ops).shape[1]))
+    scores = ops.shaped("index_scores", (ops.batch, 32 * indexer.mask(ops).shape[1]))
     given = bench.random.integers(-values // 2, values // 2 + 1, scores.shape).astype(np.float32)
     given[:, ::3] *= np.float32(-1)  # -0.0
     bench.data[scores.name] = given
-    index.choose_highest(ops, scores, IndexShape(1, 4, top_k * pool, 4, False, pool=pool), 0)
+    indexer.choose_highest(ops, scores, IndexShape(1, 4, top_k * pool, 4, False, pool=pool), 0)
     gpu, host = bench.run(ops)
-    name = index.mask(ops).name
+    name = indexer.mask(ops).name
     np.testing.assert_array_equal(gpu[name], host[name])
     return np.unpackbits(gpu[name].view(np.uint8), axis=1, bitorder="little")
 
@@ -258,11 +260,11 @@ def _choose(bench: Bench, ops: Ops, top_k: int, values: int, pool: int = 1) -> n
 @in_turn("n, top_k", [(1, 5), (11, 9)], BOTH_ADAPTERS)
 def test_scores_in_parts(bench: Bench, monkeypatch: pytest.MonkeyPatch, n: int, top_k: int) -> None:
     """Of large contexts, the scores of a few tokens at a time are computed and read."""
-    monkeypatch.setattr(index, "SCORE_BYTES", 4 * 4 * 192)
+    monkeypatch.setattr(indexer, "SCORE_BYTES", 4 * 4 * 192)
     shape = IndexShape(7, 64, top_k, 16, True)
     ops = bench.begin(Setup(batch=n if n == 1 else 14, n=n, pos=60, n_ctx=192, seq=2))
     given, cache = indexed(bench, ops, shape)
-    name = index.choose(ops, given, cache, shape).name
+    name = indexer.choose(ops, given, cache, shape).name
     assert len(ops.ops) == 1 + 2 * (1 if n == 1 else 4)
     gpu, host = bench.run(ops)
     np.testing.assert_array_equal(gpu[name], host[name])
@@ -270,7 +272,7 @@ def test_scores_in_parts(bench: Bench, monkeypatch: pytest.MonkeyPatch, n: int, 
 
 def masked(bench: Bench, ops: Ops, odds: float, places: list[tuple[int, int]]) -> Buffer:
     """A random mask in which each token has its own position. Its first tile of 64 is empty for every other token."""
-    mask = index.mask(ops)
+    mask = indexer.mask(ops)
     bits = bench.random.random((ops.batch, 32 * mask.shape[1])) < odds
     bits[::2, :64] = False
     for m, (pos, _) in enumerate(places):

@@ -13,7 +13,7 @@ from py_engine.plan import kernels, per_layer
 from py_engine.plan.diffusion import pick_rows
 from py_engine.plan.ops import Projection, pad
 from py_engine.plan.plan import Weight
-from py_engine.plan.shared import BANNED
+from py_engine.plan.shared_constants import BANNED
 from py_engine.tuning.read_rate import stream
 from tests.support.kernels.bench import Bench, Setup, dispatch, planes
 from tests.support.kernels.checks import EPS, PLAIN, QUANTISED, check, cols_of

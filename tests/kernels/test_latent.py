@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from py_engine.files.tensor_types import TensorType as Q
-from py_engine.plan import latent, matmul_tiles, merged_splits
+from py_engine.plan import latent_attention, matmul_tiles, merged_splits
 from py_engine.plan.cache import page_group
-from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape
+from py_engine.plan.latent_attention import Appended, Columns, HeadMatrices, LatentShape
 from py_engine.plan.ops import AttentionOptions
-from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.rope import Pairs, Rope, frequencies, table
+from py_engine.plan.shared_constants import SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance, with_matrices
 from tests.support.kernels.quantised import matrix
@@ -28,13 +28,13 @@ def test_latent_append(bench: Bench, kv_type: str, batch: int, neox: bool) -> No
     q, kv = ops.rows("q_heads", SHAPE.heads * 20), ops.rows("low", 20 + SHAPE.rank + SHAPE.rope)
     for b in (q, kv):
         bench.fill(b)
-    cache = latent.make_latent_cache(ops.plan, 0, SHAPE, kv_type, page_group(ops.plan, 0))
+    cache = latent_attention.make_latent_cache(ops.plan, 0, SHAPE, kv_type, page_group(ops.plan, 0))
     bench.data[cache.k.name] = np.full(cache.k.shape, np.nan, np.float16 if kv_type == "f16" else np.float32)
-    rope = Rope(8, neox, ops.buffer("freqs", (4,), "u32", "state"), 1.25)
+    rope = Rope(8, Pairs(neox), ops.buffer("freqs", (4,), "u32", "state"), 1.25)
     bench.data["freqs"] = np.frombuffer(table(frequencies(8, 10000.0)), np.uint32).copy()
     y = ops.rows("q", SHAPE.heads * SHAPE.row)
-    latent.append(
-        ops, Appended(q, Columns(kv, 20), bench.vector("norm", SHAPE.rank), rope), cache, SHAPE, y, EPS, whole=False
+    latent_attention.append(
+        ops, Appended(q, Columns(kv, 20), bench.vector("norm", SHAPE.rank), EPS, rope), cache, SHAPE, y, whole=False
     )
     gpu, host = bench.run(ops)
     got, want = (x[y.name][:batch, : SHAPE.heads * SHAPE.row].reshape(batch, 3, -1) for x in (gpu, host))
@@ -57,12 +57,12 @@ def test_latents_without_a_rotated_part(bench: Bench, kv_type: str, whole: bool)
     q, kv = ops.rows("q_heads", shape.heads * shape.nope), ops.rows("low", shape.rank)
     for b in (q, kv):
         bench.fill(b)
-    cache = latent.make_latent_cache(ops.plan, 0, shape, kv_type, page_group(ops.plan, 0))
+    cache = latent_attention.make_latent_cache(ops.plan, 0, shape, kv_type, page_group(ops.plan, 0))
     bench.data[cache.k.name] = np.full(cache.k.shape, np.nan, np.float16 if kv_type == "f16" else np.float32)
-    rope = Rope(0, False, ops.buffer("freqs", (4,), "u32", "state"), 1.0)
+    rope = Rope(0, Pairs.NEIGHBOURS, ops.buffer("freqs", (4,), "u32", "state"), 1.0)
     y = ops.rows("q", shape.heads * shape.nope if whole else shape.heads * shape.row)
-    given = Appended(q, Columns(kv), bench.vector("norm", shape.rank), rope)
-    latent.append(ops, given, cache, shape, y, EPS, whole=whole)
+    given = Appended(q, Columns(kv), bench.vector("norm", shape.rank), EPS, rope)
+    latent_attention.append(ops, given, cache, shape, y, whole=whole)
     gpu, host = bench.run(ops)
     rows = bench.cache_rows(range(62, 65), 2)
     got, want = (x[cache.k.name][rows].astype(np.float32) for x in (gpu, host))
@@ -105,9 +105,9 @@ def _head_products(
         if type in (Q.F16, Q.F32)
         else matrix(bench, type, "w", count, cols, tame=True)
     )
-    matrices = HeadMatrices(weight, rows, cols, 4, step)
+    matrices = HeadMatrices(heads, weight, rows, cols, 4, step)
     of_x, of_y = Columns(x, 8, inputs + 4), Columns(y, 4, outputs + 4)
-    latent.products(ops, heads, of_x, matrices, of_y, transposed=transposed, attended=attended)
+    latent_attention.products(ops, of_x, matrices, of_y, transposed=transposed, attended=attended)
     gpu, host = bench.run(ops)
     written = np.zeros(y.shape[1], bool)
     for head in range(heads):
@@ -127,7 +127,7 @@ def test_attention_over_wide_rows(bench: Bench, heads: tuple[int, int, int], n: 
         q = ops.rows("q", n_head * dim)
         bench.fill(q)
         shape = LatentShape(n_head, dim - 64, 64, 64, 64)
-        cache = latent.make_latent_cache(ops.plan, 0, shape, kv_type, page_group(ops.plan, 0))
+        cache = latent_attention.make_latent_cache(ops.plan, 0, shape, kv_type, page_group(ops.plan, 0))
         bench.fill(cache.k)[bench.cache_rows(range(pos + batch, 64))] = np.nan
         y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5))
         assert any(int(op.params.get("SHARE", 1)) > 1 for op in ops.ops)
@@ -160,7 +160,7 @@ def test_values_matrices_join_the_splits(
     ops = bench.begin(at if several else replace(at, pos=places[0][0], seq=places[0][1]))
     q = ops.rows("q", n_head * dim)
     bench.fill(q)
-    cache = latent.make_latent_cache(
+    cache = latent_attention.make_latent_cache(
         ops.plan, 0, LatentShape(n_head, rank, 8, rope, rows), "f16", page_group(ops.plan, 0)
     )
     bench.fill(cache.k)
@@ -171,7 +171,9 @@ def test_values_matrices_join_the_splits(
         else matrix(bench, type, "w", n_head * rows, rank, tame=True)
     )
     attn, y = ops.attention(q, cache, heads, AttentionOptions(dim**-0.5)), ops.rows("y", n_head * rows)
-    latent.products(ops, n_head, Columns(attn, rope, dim), HeadMatrices(weight, rows, rank), Columns(y, 0, rows))
+    latent_attention.products(
+        ops, Columns(attn, rope, dim), HeadMatrices(n_head, weight, rows, rank), Columns(y, 0, rows)
+    )
     merged_splits.merge(ops.ops, bench.device)
     got = []
     limit = next(op.contexts.up_to for op in ops.ops if "MERGED" in op.params and op.kernel == "head_products")
@@ -202,7 +204,7 @@ def test_attention_over_expanded_latents(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, joined: bool, kv_type: str, type: Q, pos: int, at_a_time: int
 ) -> None:
     """Some heads at a time. Cached rows after the end are poisoned, and what is expanded of them."""
-    monkeypatch.setattr(latent, "EXPANDED_BYTES", at_a_time * 2 * (32 + 20) * 128)
+    monkeypatch.setattr(latent_attention, "EXPANDED_BYTES", at_a_time * 2 * (32 + 20) * 128)
     expand_and_attend(bench, joined, kv_type, type, pos, {"attention", "matmul"}, 2e-3)
 
 
@@ -214,7 +216,7 @@ def test_expanded_latents_with_matrices(
     bench = with_matrices(plain_bench, (1, 1, 40), monkeypatch)
     tile = {"TM": 32, "TN": 32, "DEPTH": 32, "SM": 2, "SN": 2, "AHEAD": 0, "SIDE": 16, "LANES": 32}
     monkeypatch.setattr(matmul_tiles, "matmul_of_halves", lambda *_: ("matmul_matrix", tile))
-    monkeypatch.setattr(latent, "EXPANDED_TYPE", "f32")
+    monkeypatch.setattr(latent_attention, "EXPANDED_TYPE", "f32")
     expand_and_attend(bench, joined, "f32", Q.F16, pos, {"attention_matrix", "matmul_matrix"}, 1e-5)
 
 
@@ -225,18 +227,24 @@ def expand_and_attend(
     ops = bench.begin(Setup(batch=64, n=n, pos=pos, n_ctx=128))
     q = ops.rows("whole_q", shape.heads * (shape.nope + shape.rope))
     bench.fill(q)
-    cache = latent.make_latent_cache(ops.plan, 0, shape, kv_type, page_group(ops.plan, 0))
+    cache = latent_attention.make_latent_cache(ops.plan, 0, shape, kv_type, page_group(ops.plan, 0))
     bench.fill(cache.k)[bench.cache_rows(range(pos + n, 128))] = np.nan
     if joined:
         step = shape.nope + shape.value
         weight = bench.weight("kv_b", type, shape.heads * step, shape.rank, 0.2)
-        keys = HeadMatrices(weight, shape.nope, shape.rank, 0, step)
-        values = HeadMatrices(weight, shape.value, shape.rank, shape.nope, step)
+        keys = HeadMatrices(shape.heads, weight, shape.nope, shape.rank, 0, step)
+        values = HeadMatrices(shape.heads, weight, shape.value, shape.rank, shape.nope, step)
     else:
-        keys = HeadMatrices(bench.weight("k_b", type, 3 * shape.rank, shape.nope, 0.2), shape.rank, shape.nope)
-        values = HeadMatrices(bench.weight("v_b", type, 3 * shape.value, shape.rank, 0.2), shape.value, shape.rank)
-    given = latent.Projections(keys, values, joined)
-    y = latent.expanded_attention(ops, q, cache, given, shape, AttentionOptions(0.2, sinks=bench.vector("sinks", 3)))
+        keys = HeadMatrices(
+            shape.heads, bench.weight("k_b", type, 3 * shape.rank, shape.nope, 0.2), shape.rank, shape.nope
+        )
+        values = HeadMatrices(
+            shape.heads, bench.weight("v_b", type, 3 * shape.value, shape.rank, 0.2), shape.value, shape.rank
+        )
+    given = latent_attention.Projections(keys, values, joined)
+    y = latent_attention.expanded_attention(
+        ops, q, cache, given, shape, AttentionOptions(0.2, sinks=bench.vector("sinks", 3))
+    )
     assert {op.kernel for op in ops.ops} == {"latent_expansion", *kernels}
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, :60].astype(np.float32), host[y.name][:n, :60].astype(np.float32), limit)

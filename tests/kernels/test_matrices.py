@@ -154,7 +154,7 @@ def test_attention(
     n_head, n_kv, dim = heads
     tile = {"TQ": 32 * n_kv // n_head, "ROWS": 32, "STRIP": strip, "TS": 32, "SIDE": 16, "LANES": 32}
     tile["DIM"] = -(-dim // 16) * 16
-    monkeypatch.setattr(tiles, "attention", lambda *_: ("attention_matrix", tile))
+    monkeypatch.setattr(tiles, "attention", lambda *_, **__: ("attention_matrix", tile))
     ops = matrix_bench.begin(Setup(batch=64, n=n, pos=pos, n_ctx=192))
     q = ops.rows("q", n_head * dim)
     matrix_bench.fill(q)
@@ -188,7 +188,7 @@ def test_attention_has_the_same_bits_in_tiles_of_half_the_rows(
     results = []
     for rows in (64, 32):
         tile = {"TQ": rows * n_kv // n_head, "ROWS": rows, "STRIP": 16, "TS": 16, "SIDE": 16, "LANES": 32, "DIM": dim}
-        monkeypatch.setattr(tiles, "attention", lambda *_, tile=tile: ("attention_matrix", tile))
+        monkeypatch.setattr(tiles, "attention", lambda *_, tile=tile, **__: ("attention_matrix", tile))
         bench = Bench(matrix_bench.page, matrix_bench.device)
         ops = bench.begin(Setup(batch=64, n=50, pos=61, n_ctx=192))
         q, cache = ops.rows("q", n_head * dim), bench.cache(n_kv * dim, "f32")

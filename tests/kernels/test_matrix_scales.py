@@ -12,7 +12,7 @@ from py_engine.plan.experts import ExpertNetwork
 from py_engine.plan.ops import Projection
 from py_engine.plan.plan import Weight
 from py_engine.plan.routing import Routing, choose_experts
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.quantised import matrix

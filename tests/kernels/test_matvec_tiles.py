@@ -8,7 +8,7 @@ import pytest
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import tiles
 from py_engine.plan.ops import Projection
-from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.rope import Pairs, Rope, frequencies, table
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.quantised import matrix
@@ -40,7 +40,7 @@ def test_matvec_in_every_tile(bench: Bench, type: Q, tile: dict[str, int], monke
     norms = [bench.vector("norm", cols), None]
     hidden = ops.gated(x, Projection([w], None, norms[tile["R"] > 1], EPS))
     cache = bench.cache(128, "f32")
-    rope = Rope(64, True, ops.buffer("freqs", (32,), "u32", "state"))
+    rope = Rope(64, Pairs.HALVES, ops.buffer("freqs", (32,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(64, 10000.0)), np.uint32).copy()
     q = ops.qkv(x, Projection([w], None, norms[tile["R"] == 1], EPS), cache, heads, rope)
     ops.linear(x, w, None, y)

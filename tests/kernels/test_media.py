@@ -13,8 +13,8 @@ from py_engine.plan import media
 from py_engine.plan.lists import MEDIA
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Ops, Projection
 from py_engine.plan.pages import shift_index
-from py_engine.plan.rope import Rope, RopeSpec, media_table, table
-from py_engine.plan.shared import FIRST_MEDIA_ID, SHORT_BATCH
+from py_engine.plan.rope import Pairs, Rope, RopeSpec, media_table, table
+from py_engine.plan.shared_constants import FIRST_MEDIA_ID, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance, with_matrices
 from tests.support.kernels.variants import BOTH_ADAPTERS, in_pairs, in_turn
@@ -62,7 +62,7 @@ def mrope(bench: Bench, ops: Ops, sections: str) -> Rope:
     if sections == "following":  # pictures are rotated by their numbers, too
         numbered = ops.buffer(media_table("freqs"), freqs.shape, "u32", "state")
         bench.data[numbered.name] = np.frombuffer(table(spec.frequencies(None, 4), spec.axes), np.uint32).copy()
-    return Rope(32, True, freqs, shifts=shift_index(bench.plan.n_ctx, bench.plan.page))
+    return Rope(32, Pairs.HALVES, freqs, shifts=shift_index(bench.plan.n_ctx, bench.plan.page))
 
 
 def rotate(bench: Bench, ops: Ops, sections: str, norm: bool) -> None:

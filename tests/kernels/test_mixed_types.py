@@ -10,8 +10,8 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import mixed_types
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
-from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.rope import Pairs, Rope, frequencies, table
+from py_engine.plan.shared_constants import SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.quantised import matrix
@@ -104,7 +104,7 @@ def test_rotated_and_appended(
         weights = [matrix(bench, type, f"w{i}", count, cols, tame=True) for i, (type, count) in enumerate(stack)]
         x, cache = ops.rows("x", cols), bench.cache(64, kv_type)
         bench.fill(x)
-        rope = Rope(64, neox, ops.buffer("freqs", (32,), "u32", "state"), 1.25)
+        rope = Rope(64, Pairs(neox), ops.buffer("freqs", (32,), "u32", "state"), 1.25)
         bench.data["freqs"] = np.frombuffer(table(frequencies(64, 10000.0)), np.uint32).copy()
         projection = Projection(weights, bench.vector("bias", 384), bench.vector("norm", cols), EPS)
         q = ops.qkv(x, projection, cache, heads, rope)

@@ -9,8 +9,8 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan.mtp import RING, InputNorms, Residual, map_logits, mtp_input, store_hidden, token_rows
 from py_engine.plan.ops import AttentionOptions, HeadNorm, Projection
 from py_engine.plan.pages import TABLES, shift_index
-from py_engine.plan.rope import Rope, frequencies, table
-from py_engine.plan.shared import BANNED, MAX_SEQUENCES, SHORT_BATCH
+from py_engine.plan.rope import Pairs, Rope, frequencies, table
+from py_engine.plan.shared_constants import BANNED, MAX_SEQUENCES, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.variants import BOTH_ADAPTERS, in_turn
@@ -146,7 +146,7 @@ def test_a_draft_attends_to_what_is_before_its_anchor(
         for pos, seq in newest if kv_type != "q8_0" else ():
             for b in (cache.k, cache.v):
                 bench.data[b.name][bench.cache_rows(range(pos, 200), seq)] = np.nan
-        rope = Rope(dim, True, ops.buffer("freqs", (dim // 2,), "u32", "state"), anchor=anchor)
+        rope = Rope(dim, Pairs.HALVES, ops.buffer("freqs", (dim // 2,), "u32", "state"), anchor=anchor)
         bench.data["freqs"] = np.frombuffer(table(frequencies(dim, 10000.0)), np.uint32).copy()
         projection = Projection([bench.weight("w", Q.F16, n_head * dim, 64)], norm=bench.vector("norm", 64), eps=EPS)
         q = ops.qkv(x, projection, cache, heads, rope, HeadNorm(bench.vector("heads", 2 * dim)))

@@ -5,7 +5,7 @@ import numpy as np
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import ngrams
 from py_engine.plan.ngrams import Gated, Ngrams
-from py_engine.plan.shared import FIRST_MEDIA_ID
+from py_engine.plan.shared_constants import FIRST_MEDIA_ID
 from py_engine.plan.streams import Streams
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import check

@@ -16,7 +16,7 @@ from py_engine.plan.cache import UNPAGED, Cache, make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, Ops, Projection, pad
 from py_engine.plan.packing import PackedPrompt
 from py_engine.plan.pooling import last_rows, normalize, pool, spread_means
-from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.rope import Pairs, Rope, frequencies, table
 from py_engine.plan.shortconv import shortconv, shortconv_all
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check, tolerance, with_matrices
@@ -83,7 +83,7 @@ def test_rotation(bench: Bench, kv_type: str) -> None:
     x = ops.rows("x", 64)
     bench.fill(x)
     cache = bench.cache(32, kv_type)
-    rope = Rope(32, True, ops.buffer("freqs", (16,), "u32", "state"))
+    rope = Rope(32, Pairs.HALVES, ops.buffer("freqs", (16,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(32, 10000.0)), np.uint32).copy()
     projection = Projection([bench.weight("w", Q.F16, 96, 64)], norm=bench.vector("norm", 64), eps=EPS)
     q = ops.qkv(x, projection, cache, (1, 1, 32), rope)
@@ -212,7 +212,7 @@ def test_keys_and_values_with_gaps(bench: Bench, kv_type: str, normed: bool) -> 
     x = ops.rows("x", 64)
     bench.fill(x)
     cache = bench.cache(32, kv_type)
-    rope = Rope(32, True, ops.buffer("freqs", (16,), "u32", "state"))
+    rope = Rope(32, Pairs.HALVES, ops.buffer("freqs", (16,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(32, 10000.0)), np.uint32).copy()
     projection = Projection([bench.weight("w", Q.F16, 96, 64)], norm=bench.vector("norm", 64), eps=EPS)
     norms = HeadNorm(bench.vector("heads", 64)) if normed else None

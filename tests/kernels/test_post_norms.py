@@ -12,7 +12,7 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import post_norms
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.quantised import matrix

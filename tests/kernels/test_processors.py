@@ -6,7 +6,7 @@ import pytest
 from py_engine.cpu import executor
 from py_engine.cpu.call import Call
 from py_engine.plan.processors import process_op, processor, record_buffer, table_buffer
-from py_engine.plan.shared import BANNED, SHORT_BATCH
+from py_engine.plan.shared_constants import BANNED, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import check
 

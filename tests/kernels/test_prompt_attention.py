@@ -13,7 +13,7 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan import alibi, attention_tiles, split_attention, tiles
 from py_engine.plan.cache import UNPAGED, Cache
 from py_engine.plan.ops import AttentionOptions
-from py_engine.plan.relative import relative_bias
+from py_engine.plan.relative_bias import relative_bias
 from py_engine.proof import comparison
 from py_engine.proof.cases import cases
 from tests.support.kernels.bench import Bench, Setup

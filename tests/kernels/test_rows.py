@@ -10,7 +10,7 @@ from py_engine.plan.cache import UNPAGED, Cache
 from py_engine.plan.op_list import pad
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer
-from py_engine.plan.rope import Rope
+from py_engine.plan.rope import Pairs, Rope
 from tests.support.kernels.bench import Bench, Setup
 from tests.support.kernels.checks import EPS, check
 from tests.support.kernels.variants import in_every_variant, in_pairs
@@ -71,7 +71,7 @@ def test_nearest_codes(bench: Bench, type: Q, cols: int, codes: int) -> None:
     before[bench.n :] = np.nan
     before = before[: bench.n].copy()
     bench.data[chosen.name] = np.full(chosen.shape, 0xFFFFFF, np.uint32)
-    rows.nearest_code(ops, x, bench.weight("book", type, 160, cols), chosen, 1, codes, 1000)
+    rows.nearest_code(ops, x, bench.weight("book", type, 160, cols), rows.OneTap(chosen, 1), codes, 1000)
     gpu, host = bench.run(ops)
     assert np.array_equal(gpu[chosen.name], host[chosen.name])
     assert (host[chosen.name][: bench.n, 1, 0] - 1000 < codes).all()
@@ -209,8 +209,8 @@ def test_activations(bench: Bench, kind: str | Xielu) -> None:
     check(bench, gpu[y.name][:2, :33], host[y.name][:2, :33], 1e-10)
 
 
-@in_pairs(("pairs", [{"neox": False}, {"neox": True}, {"neox": True, "halves": True}]), ("head_dim", [16, 40]))
-def test_rotation_by_turns_of_each_token(bench: Bench, pairs: dict[str, bool], head_dim: int) -> None:
+@in_pairs(("pairs", [*Pairs]), ("head_dim", [16, 40]))
+def test_rotation_by_turns_of_each_token(bench: Bench, pairs: Pairs, head_dim: int) -> None:
     """Queries and keys of three heads, in the rows of an unpaged cache."""
     ops = bench.begin(Setup(batch=5, n=4))
     kind = ops.input_dtype
@@ -219,7 +219,7 @@ def test_rotation_by_turns_of_each_token(bench: Bench, pairs: dict[str, bool], h
     bench.data["turns"] = bench.random.integers(0, 1 << 32, turns.shape).astype(np.uint32)
     x = ops.rows("qkv", 9 * head_dim)
     bench.fill(x)
-    rope = Rope(head_dim, pairs["neox"], turns, per_token=True, halves=pairs.get("halves", False))
+    rope = Rope(head_dim, pairs, turns, per_token=True)
     ops.split_qkv(x, Cache(k, v, kind, UNPAGED), (3, 3, head_dim), rope, None, EPS)
     gpu, host = bench.run(ops)
     check(bench, gpu[x.name][:4, : 3 * head_dim], host[x.name][:4, : 3 * head_dim], 1e-10)
@@ -250,7 +250,8 @@ def test_relative_attention_to_all(bench: Bench, n: int, head_dim: int) -> None:
     bench.fill(x)[n:] = np.nan
     bench.data[x.name][:, 3 * cols :] = np.nan
     bench.fill(keys)[2 * n - 1 :] = np.nan
-    y = attention.relative_to_all(ops, x, keys, bench.vector("biases", 2 * cols), (3, head_dim), head_dim**-0.5)
+    heads = attention.HeadsOfBlocks(3, head_dim, head_dim**-0.5)
+    y = attention.relative_to_all(ops, x, keys, bench.vector("biases", 2 * cols), heads)
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, :cols], host[y.name][:n, :cols], 1e-6)
     assert np.isnan(gpu[y.name][n:]).all()
@@ -264,7 +265,8 @@ def test_relative_attention_within_blocks(bench: Bench, n: int, block: int) -> N
     x, keys = ops.rows("x", 3 * cols), ops.buffer("keys", (2 * block - 1, pad(cols)))
     bench.fill(x)[n:] = np.nan
     bench.fill(keys)
-    y = attention.relative_to_all(ops, x, keys, bench.vector("biases", 2 * cols), (3, head_dim), 0.3, block)
+    heads = attention.HeadsOfBlocks(3, head_dim, 0.3, block)
+    y = attention.relative_to_all(ops, x, keys, bench.vector("biases", 2 * cols), heads)
     gpu, host = bench.run(ops)
     check(bench, gpu[y.name][:n, :cols], host[y.name][:n, :cols], 1e-6)
     assert np.isnan(gpu[y.name][n:]).all()

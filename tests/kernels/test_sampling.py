@@ -14,7 +14,7 @@ from py_engine.plan import sampler_ops
 from py_engine.plan.ops import Ops
 from py_engine.plan.sampler_ops import Sampler
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import BUCKETS, LOGPROB_ROWS, MAX_LOGPROBS, SHORT_BATCH
+from py_engine.plan.shared_constants import BUCKETS, LOGPROB_ROWS, MAX_LOGPROBS, SHORT_BATCH
 from tests.support.kernels.bench import Bench, Setup, nmse
 from tests.support.kernels.checks import give
 from tests.support.kernels.variants import CACHED, SWIFTSHADER, in_pairs, in_turn

@@ -17,10 +17,10 @@ from py_engine.plan.attention import HeadNorm
 from py_engine.plan.cache import make_conv_cache, page_group
 from py_engine.plan.ops import AttentionOptions, Projection
 from py_engine.plan.plan import Weight
-from py_engine.plan.rope import Rope, frequencies, table
+from py_engine.plan.rope import Pairs, Rope, frequencies, table
 from py_engine.plan.sampler_ops import Sampler
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import BUCKETS, MAX_SMALL_BATCH, SHORT_BATCH
+from py_engine.plan.shared_constants import BUCKETS, MAX_SMALL_BATCH, SHORT_BATCH
 from py_engine.plan.shortconv import shortconv
 from tests.support.kernels.bench import Bench, Setup, bench_of
 from tests.support.kernels.checks import EPS, check, cols_of, give, tolerance
@@ -202,7 +202,7 @@ def _fused(bench: Bench, type: Q, cols: int, tokens: np.ndarray) -> list[np.ndar
         values = bench.random.standard_normal((len(FIVE), b.shape[1])).astype(np.float32)
         bench.data[b.name] = np.resize(values[tokens], b.shape)
     cache = bench.cache(64, "f32")
-    rope = Rope(64, True, ops.buffer("freqs", (32,), "u32", "state"))
+    rope = Rope(64, Pairs.HALVES, ops.buffer("freqs", (32,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(64, 10000.0)), np.uint32).copy()
     ops.linear(x, weight, bias, y)
     normed = Projection([weight], None, norm, EPS)
@@ -256,7 +256,7 @@ def test_layer(
     ops = bench.begin(Setup(batch=SHORT_BATCH, n=n, places=places, n_ctx=40))
     x = ops.embed(bench.weight("table", Q.F16, 64, cols))
     cache = bench.cache(n_kv * dim, kv_type, window)
-    rope = Rope(dim, True, ops.buffer("freqs", (dim // 2,), "u32", "state"), 1.25)
+    rope = Rope(dim, Pairs.HALVES, ops.buffer("freqs", (dim // 2,), "u32", "state"), 1.25)
     bench.data["freqs"] = np.frombuffer(table(frequencies(dim, 10000.0)), np.uint32).copy()
     weight, heads = bench.weight("w", Q.Q8_0, (n_head + 2 * n_kv) * dim, cols), (n_head, n_kv, dim)
     q = ops.qkv(x, Projection([weight], None, bench.vector("norm", cols), EPS), cache, heads, rope)
@@ -284,7 +284,7 @@ def test_rows_without_a_token_store_nothing(bench: Bench, kind: str) -> None:
     x = ops.rows("x", cols)
     bench.fill(x)
     cache = bench.cache(n_kv * dim, "f32")
-    rope = Rope(dim, True, ops.buffer("freqs", (dim // 2,), "u32", "state"))
+    rope = Rope(dim, Pairs.HALVES, ops.buffer("freqs", (dim // 2,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(dim, 10000.0)), np.uint32).copy()
     norm = HeadNorm(bench.vector("norms", 2 * dim)) if kind == "norm" else None
     weight = bench.weight("w", Q.F16, (n_head + 2 * n_kv) * dim, cols)
@@ -309,7 +309,7 @@ def test_rows_that_do_not_fuse(bench_in_f32: Bench) -> None:
     x = ops.rows("x", cols)
     bench.fill(x)
     cache = bench.cache(n_kv * dim, "f32")
-    rope = Rope(dim, False, ops.buffer("freqs", (dim // 2,), "u32", "state"))
+    rope = Rope(dim, Pairs.NEIGHBOURS, ops.buffer("freqs", (dim // 2,), "u32", "state"))
     bench.data["freqs"] = np.frombuffer(table(frequencies(dim, 10000.0)), np.uint32).copy()
     stack = [bench.weight(name, Q.F16, rows * dim, cols) for name, rows in (("q", n_head), ("k", n_kv), ("v", n_kv))]
     for weight in stack:

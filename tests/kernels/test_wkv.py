@@ -6,6 +6,7 @@ from py_engine.plan.states import StateShape
 from py_engine.plan.wkv import (
     Columns,
     Output,
+    Rule,
     Window,
     token_shift,
     wkv7_inputs,
@@ -78,7 +79,7 @@ def test_scan(bench: Bench, setup: Setup, rule: str, heads: int, groups: int, si
         for at in range(columns.rate, columns.rate + 2 * width, size):
             values[:, at : at + size] /= np.linalg.norm(values[:, at : at + size], axis=1, keepdims=True)
     bonus = bench.vector("bonus", width) if rule == "wkv6" else None
-    y = wkv_scan(ops, rule, columns, groups, bonus, shape, found)
+    y = wkv_scan(ops, Rule(rule, groups, bonus), columns, shape, found)
     gpu, host = bench.run(ops)
     compare(bench, found, y.name, width, gpu, host)
 

@@ -5,8 +5,27 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, field
+from math import inf
 
 from tools.serve import UnsatisfiableRange, parse_range
+
+POLL_S = 0.01  # between two looks whether a pause has ended
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A pause of so many seconds before each piece of a body, once `File.sent` has reached `after`.
+
+    Infinitely many, also from the byte `held_at` on: bodies are held until the test takes the pause away.
+    """
+
+    seconds: float
+    after: int = 0
+    held_at: float = inf
+
+    def at(self, sent: int) -> float:
+        """The seconds before the next piece."""
+        return inf if sent >= self.held_at else self.seconds if sent >= self.after else 0.0
 
 
 @dataclass
@@ -25,11 +44,9 @@ class File:
     cut_at: int | None = None  # drop the connection before the file's byte `cut_at`
     cuts: int = 1 << 30  # how often that happens
     piece: int = 1 << 16  # bytes written at once
-    delay: float = 0.0  # seconds between pieces
-    slow_at: int | None = None  # a second between pieces when `sent` has reached it
+    pause: Pause | None = None  # tests change it at any time
     requests: list[str] = field(default_factory=list)  # "GET bytes=0-9", ... in order of arrival
     sent: int = 0  # bytes of bodies, counted before they go
-    hold_at: int | None = None  # bodies wait while `sent` has reached it
     under_way: set[object] = field(default_factory=set)  # the requests that are being answered
 
 
@@ -92,8 +109,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _body(self, file: File, start: int, end: int) -> None:
         while start < end:
-            while file.hold_at is not None and file.sent >= file.hold_at:
-                time.sleep(0.01)
+            begun = time.monotonic()
+            while (pause := file.pause) and time.monotonic() - begun < pause.at(file.sent):
+                time.sleep(POLL_S)
             stop = min(start + file.piece, end)
             lost = file.cuts > 0 and file.cut_at is not None and start <= file.cut_at < stop
             if lost:
@@ -107,8 +125,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             start = stop
-            is_slow = file.slow_at is not None and file.sent >= file.slow_at
-            time.sleep(1.0 if is_slow else file.delay)
 
     def log_message(self, *_: object) -> None:
         pass

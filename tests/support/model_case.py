@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from playwright.sync_api import Page
 
 from tests.support.browser import call_python
-from tests.support.faulty_server import FaultyServer, File
+from tests.support.faulty_server import FaultyServer, File, Pause
 from tests.support.waiting import wait_for
 from tools.gguf_writer import finish
 
@@ -50,12 +51,11 @@ class Case:
 
 def check_cancelled_load(c: Case) -> None:
     """Cancel the load of a file that does not arrive whole: its requests end, and a later load gets the whole file."""
-    c.file.hold_at = len(c.file.data) // 2  # more than a record
+    c.file.pause = Pause(inf, after=len(c.file.data) // 2)  # more than a record
     assert call_python(c.page, "shards.cancelled_load", url=c.url) == "cancelled"
-    c.file.hold_at = None
+    c.file.pause = None
     wait_for(lambda: not c.file.under_way)
     assert c.file.sent < len(c.file.data)
-    c.file.delay = 0
     assert c.load()["sha256"] == sha(c.file.data)
 
 

@@ -13,7 +13,7 @@ from statistics import pstdev
 import numpy as np
 
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import LEAST_TEMPERATURE
+from py_engine.plan.shared_constants import LEAST_TEMPERATURE
 
 Candidates = list[tuple[int, float]]  # (token, logit), in falling order of logits
 

@@ -7,9 +7,9 @@ import pytest
 
 from py_engine.errors import WispError
 from py_engine.files.tensor_types import TensorType
-from py_engine.plan.index import IndexShape
+from py_engine.plan.indexer import IndexShape
 from py_engine.plan.kernels import Device
-from py_engine.plan.rope import RopeSpec
+from py_engine.plan.rope import Factors, RopeSpec
 from py_engine.planner import PlanOptions, make_plan
 from tests.support.changed_headers import changed, config, plan
 from tests.support.cpu_models import header
@@ -20,7 +20,7 @@ NAME = "latent/deepseek4.F16"
 def test_layers_without_compressed_keys_rotate_otherwise() -> None:
     """llama.cpp takes YaRN's magnitude back, and neither scales these layers nor gives them the other base."""
     compressed, _, plain = config("latent/deepseek4-yarn.F16").ropes
-    assert plain == RopeSpec(16, 10000.0, original_context=64, use_factors=False)
+    assert plain == RopeSpec(16, 10000.0, original_context=64, factors=Factors.NONE)
     assert (compressed.base, compressed.scaling, compressed.factor) == (40000.0, "yarn", 8.0)
     assert compressed.magnitude == pytest.approx(1)
 

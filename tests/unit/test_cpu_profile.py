@@ -8,7 +8,7 @@ import pytest
 
 from py_engine.cpu.limits import Limits
 from py_engine.errors import WispError
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from tests.support.cpu_engines import GREEDY, collect
 from tests.support.wasm_engines import load
 from tools.goldens import GOLDEN

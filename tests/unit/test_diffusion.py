@@ -17,7 +17,7 @@ from py_engine.generate.time_slices import TimeSlices
 from py_engine.plan.diffusion import Algorithm, Schedule, read_metadata
 from py_engine.plan.plan import DiffusionPlan
 from py_engine.plan.sampling import Sampling, TokenLogprob
-from py_engine.plan.shared import LOGPROB_ROWS, MAX_BIASES, SHORT_BATCH
+from py_engine.plan.shared_constants import LOGPROB_ROWS, MAX_BIASES, SHORT_BATCH
 from tests.golden.make.diffusion import transfers
 from tests.support import cpu_engines
 from tests.support.cpu_engines import Anything, collect

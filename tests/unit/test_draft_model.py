@@ -19,7 +19,7 @@ from py_engine.generate.draft_model import ACCEPTED, DraftModel
 from py_engine.load_plan import CPU
 from py_engine.plan.draft import DRAFT_PREFILL, MAX_DRAFT
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from py_engine.planner import PlanOptions, make_plan
 from py_engine.runners import Row
 from tests.support import wasm_engines

@@ -295,6 +295,22 @@ async def test_documents_that_are_too_long_are_shortened_where_asked(model: Load
     assert caught.value.param == "query"
 
 
+async def test_the_side_of_a_document_that_is_left_out(model: Loaded) -> None:
+    body = {"query": "a", "texts": ["hello " * 300 + "world " * 300], "truncate": True}
+
+    def shortened(**direction: Any) -> str:
+        (ids,) = embeddings._pairs(model, embeddings.rank_request(body | direction))
+        return model.tokenizer.decode(ids)
+
+    ends, begins = shortened(truncation_direction="Left"), shortened()
+    assert (begins.count("hello") > 8, "world" in begins) == (True, False)
+    assert (ends.count("world") > 8, "hello" in ends) == (True, False)
+    assert shortened(truncation_direction="Right") == begins == shortened(truncation_direction=None)
+    with pytest.raises(WispError) as caught:
+        embeddings.rank_request(body | {"truncation_direction": "Middle"})
+    assert (caught.value.code, caught.value.param) == ("invalid_value", "truncation_direction")
+
+
 async def test_scores_may_be_sigmoids(model: Loaded) -> None:
     fake(model).pooling = "rank"
     body = {"query": "hello", "texts": ["a", "world"]}

@@ -57,6 +57,27 @@ def test_one_model_of_each_list(tmp_path: Path) -> None:
     assert evaluate(ask, "v1/models/b", "api/v0/models/b") == [[404, None], [404, None]]
 
 
+def test_lm_studios_loads_are_no_models(tmp_path: Path) -> None:
+    """Where version 1 has an endpoint, OpenAI's list has no model; downloads are refused, also below a prefix."""
+    evaluate = evaluator(tmp_path, ["app/sdk/fetch.js"])
+    ask = """Promise.all(a.map(async ([method, path]) => {
+      const named = (name) => async (body) => ({ name, ...body });
+      const models = { load: named("load"), unload: named("unload"), list: () => ({ data: [{ id: "load" }] }) };
+      const init = method === "POST" ? { method, body: '{"model":"a"}' } : { method };
+      const answer = await m.engineFetch({ models, lmStudio: { models } }, `http://wisp/${path}`, init);
+      const { name, id, error } = await answer.json();
+      return [answer.status, name ?? id ?? error.message ?? error];
+    }))"""
+    loads = [["POST", "api/v1/models/load"], ["POST", "x/api/v1/models/unload/"], ["GET", "v1/models/load"]]
+    assert evaluate(ask, *loads) == [[200, "load"], [200, "unload"], [200, "load"]]
+    assert evaluate(ask, ["GET", "api/v1/models/load"])[0][0] == 405
+    downloads = [["POST", "api/v1/models/download"], ["GET", "x/api/v1/models/download/status/job_1"]]
+    for status, message in evaluate(ask, *downloads):
+        assert (status, "/api/v1/models lists those" in message) == (501, True)
+    status, message = evaluate(ask, ["POST", "api/pull"])[0]
+    assert (status, "/api/tags lists those" in message) == (501, True)
+
+
 def test_one_model_at_a_whole_path(tmp_path: Path) -> None:
     evaluate = evaluator(tmp_path, ["app/sdk/endpoints.js"])
     ask = "a.map((path) => m.modelAt(path, true)?.id ?? null)"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.compatible import lm_studio
+from app.compatible import lm_studio, lm_studio_models
 from tests.support.worker_page import HELLO, HI, Page
 
 ANSWER = {"choices": [{"finish_reason": "stop"}], "timings": {
@@ -109,8 +109,14 @@ async def test_the_models_of_version_0(page: Page) -> None:
 async def test_a_model_whose_memory_is_free_is_not_loaded(page: Page) -> None:
     model: Any = page.worker._models.loaded["mini"]
     model.engine = None
-    older, newer = lm_studio.described({"id": "mini"}, model), lm_studio.described_v1({"id": "mini"}, model)
-    assert (older, newer) == (lm_studio.described({"id": "mini"}, None), lm_studio.described_v1({"id": "mini"}, None))
+    older, newer = (
+        lm_studio_models.described({"id": "mini"}, model),
+        lm_studio_models.described_v1({"id": "mini"}, model),
+    )
+    assert (older, newer) == (
+        lm_studio_models.described({"id": "mini"}, None),
+        lm_studio_models.described_v1({"id": "mini"}, None),
+    )
     assert (older["state"], newer["loaded_instances"]) == ("not-loaded", [])
 
 
@@ -142,7 +148,10 @@ async def test_kinds_of_models(page: Page, preferred: bool, vision: bool, kinds:
     model: Any = page.worker._models.loaded["mini"]
     page.engine.embeddings = SimpleNamespace(preferred=preferred)
     model.projector = SimpleNamespace(projector=SimpleNamespace(vision=vision, audio=False))
-    older, newer = lm_studio.described({"id": "mini"}, model), lm_studio.described_v1({"id": "mini"}, model)
+    older, newer = (
+        lm_studio_models.described({"id": "mini"}, model),
+        lm_studio_models.described_v1({"id": "mini"}, model),
+    )
     assert (older["type"], newer["type"]) == kinds
     assert newer.get("capabilities", {}).get("vision", False) == vision
     assert ("architecture" in newer) != preferred

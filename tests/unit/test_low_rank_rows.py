@@ -9,8 +9,8 @@ from py_engine.plan.kernels import expand
 from py_engine.plan.low_rank_entries import Entry, equal_params, runs_of
 from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Plan, Weight
-from py_engine.plan.rope import Rope
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.rope import Pairs, Rope
+from py_engine.plan.shared_constants import SHORT_BATCH
 from tests.support.devices import GPU
 
 RANK, EPS = 5, 1e-5  # no whole vec4, so that further workgroups compute what adapters add
@@ -112,7 +112,7 @@ def test_workgroups_of_two_types_have_rows_that_rope_rotates() -> None:
         ]
         cache = make_cache(layers.plan, 0, rows[1], "f16", page_group(layers.plan, 0))
         heads = (rows[0] - rows[1]) // 128, rows[1] // 128, 128
-        rope = Rope(128, False, ops.buffer("freqs", (64,), "u32", "state"))
+        rope = Rope(128, Pairs.NEIGHBOURS, ops.buffer("freqs", (64,), "u32", "state"))
         ops.qkv(x, Projection(stack, None, layers.norm("norm", cols), EPS), cache, heads, rope)
         low_rank_rows.merge(ops)
         (product,) = (op for op in ops.ops if op.kernel == "matvec_small_batch")

@@ -15,7 +15,7 @@ from py_engine.models.common import dimension
 from py_engine.plan.lists import PREFILL, TOKEN_ROWS
 from py_engine.plan.pages import RECORD_WORDS
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import FIRST_MEDIA_ID
+from py_engine.plan.shared_constants import FIRST_MEDIA_ID
 from tests.support.cpu_models import header, load
 from tests.support.media_cases import CASES, VISION, Case, case
 from tests.support.tolerances import distance, same_ids

@@ -16,7 +16,7 @@ from py_engine.files.tensor_types import TensorType
 from py_engine.load_plan import context_of
 from py_engine.models.config import Mixture
 from py_engine.models.families import family
-from py_engine.plan.index import IndexShape
+from py_engine.plan.indexer import IndexShape
 from py_engine.plan.kernels import Device
 from py_engine.plan.lists import pool
 from py_engine.plan.plan import Buffer

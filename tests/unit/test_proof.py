@@ -16,7 +16,7 @@ from py_engine.gpu import repack
 from py_engine.plan import tiles
 from py_engine.plan.cache import page_group
 from py_engine.plan.kernels import Device
-from py_engine.plan.latent import LatentShape, make_latent_cache
+from py_engine.plan.latent_attention import LatentShape, make_latent_cache
 from py_engine.plan.lists import SMALL_BATCH, adapted
 from py_engine.plan.ops import AttentionOptions, Ops
 from py_engine.plan.plan import Plan

@@ -6,7 +6,7 @@ from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan.ops import Ops
 from py_engine.plan.plan import Buffer, Plan, Weight
 from py_engine.plan.products import Product, append
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from tests.support.devices import GPU
 
 

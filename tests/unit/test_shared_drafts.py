@@ -12,7 +12,7 @@ from py_engine.errors import WispError
 from py_engine.generate.answer import AnswerLimits, GenerationRequest
 from py_engine.generate.speculation import UNKNOWN_ROW_COST, drafts_pay, lookup_gain
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from py_engine.runners import Row
 from tests.support import wasm_engines
 from tests.support.cpu_engines import (

@@ -103,6 +103,8 @@ def test_a_response_reads_videos(part: Any, asked: Any) -> None:
         ({"type": "input_video", "video_url": URL, "fps": 0}, "invalid_value", ".fps"),
         ({"type": "input_video", "video_url": 5}, "invalid_type", ".input_video"),
         ({"type": "video_url", "video_url": {}}, "invalid_value", ".video_url"),
+        ({"type": "input_video", "video_url": URL, "frame_rate": 2}, "unsupported_parameter", ".frame_rate"),
+        ({"type": "video_url", "video_url": {"url": URL}, "fps": 2}, "unsupported_parameter", ".fps"),
     ],
 )
 def test_malformed_videos_of_responses_are_named(part: Any, code: str, param: str) -> None:
@@ -182,7 +184,8 @@ def test_frames_may_take_the_place_of_a_file() -> None:
         ([{"seconds": float("nan"), "data": DATA}], "invalid_value", "[0].seconds"),
         ([{"seconds": -1, "data": DATA}], "invalid_value", "[0].seconds"),
         ([{"seconds": 1}], "invalid_value", "[0]"),
-        ([{"seconds": 1, "video_url": URL}], "invalid_value", "[0]"),
+        ([{"seconds": 1, "video_url": URL}], "unsupported_parameter", "[0].video_url"),
+        ([{"second": 1, "data": DATA}], "unsupported_parameter", "[0].second"),
         ([{"seconds": 1, "data": DATA, "url": URL}], "invalid_value", "[0].url"),
         ([{"seconds": 5, "data": DATA}, {"seconds": 1, "data": DATA}], "invalid_value", "[1].seconds"),
         ([{"seconds": 1, "url": "file:///a"}], "invalid_value", "[0].url"),
@@ -254,6 +257,8 @@ def test_how_many_pictures_are_taken() -> None:
         ({"data": DATA, "url": URL}, "invalid_value", ".url"),
         ({"url": 5}, "invalid_type", ".url"),
         ({"video_url": URL}, "invalid_value", ""),
+        ({"data": DATA, "num_frame": 3}, "unsupported_parameter", ".num_frame"),
+        ({"dat": DATA}, "unsupported_parameter", ".dat"),
     ],
 )  # fmt: skip
 def test_what_is_malformed_is_named(given: Any, code: str, param: str) -> None:

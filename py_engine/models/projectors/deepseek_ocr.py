@@ -46,7 +46,7 @@ def build(s: Stages) -> EncoderPlan:
     for side in SIDES:
         queries = w.matrix(f"v.resample_query_{side}.weight", tokens(side), n)
         rows.gather(ops, queries, n, s.taps(f"queries_{side}", 1), x, add=True)
-    norms, rope = Norms(s, rms=True, eps=tower.eps), s.rope(neox=True)
+    norms, rope = Norms(s, rms=True, eps=tower.eps), s.rope()
     for i in range(tower.block_count):
         if i and i % BLOCKS_PER_SUBMIT == 0:
             s.begin("sequence", 2 * most)

@@ -56,7 +56,7 @@ def build(s: Stages) -> EncoderPlan:
     for k, part in enumerate(parts):
         rows.gather(ops, part, n, s.taps(f"of.{k}", 1), x, add=k > 0)
     norms, cache = Norms(s, rms=True, eps=tower.eps), s.cache()
-    rope = s.rope_of("turns", neox=True, dim=rotated(tower))
+    rope = s.rope_of("turns", dim=rotated(tower))
     for i in range(tower.block_count):
         if i and i % BLOCKS_PER_SUBMIT == 0:
             s.begin("tokens", TOKENS)

@@ -160,8 +160,8 @@ class ConformerBlock:
         biases: Weight | Buffer = s.ops.constant(f"zeros.{2 * n}", [0.0] * (2 * n))
         if s.w.has_all(names):
             biases = s.w.vector(*((name, n) for name in names))
-        heads, scale = (tower.head_count, tower.head_dim), tower.head_dim**-0.5
-        attended = attention.relative_to_all(s.ops, y, self.relative, biases, heads, scale, self.block)
+        heads = attention.HeadsOfBlocks(tower.head_count, tower.head_dim, tower.head_dim**-0.5, self.block)
+        attended = attention.relative_to_all(s.ops, y, self.relative, biases, heads)
         s.ops.linear(attended, *self._matrix("attn_out", n, n), x)
 
     def _convolution(self, x: Buffer) -> None:

@@ -80,7 +80,7 @@ class Projectors:
         rows.gather(ops, found, width, s.taps("order", 1), y)
         newline, breaks = s.w.vector((NEWLINE, self.slice)), s.taps("breaks", self.count)
         for part in range(self.count):
-            rows.gather(ops, newline, self.slice, breaks, y, add=True, part=part)
+            rows.gather(ops, newline, self.slice, rows.OneTap(breaks, part), y, add=True)
         return s.finish(y, width)
 
 

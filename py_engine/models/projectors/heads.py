@@ -230,7 +230,7 @@ def _resampler(s: Stages, x: Buffer) -> EncoderPlan:
     keys = norms.apply("resampler.ln_kv", y, "keys", cols=width)
     places, table = s.taps("places", 2), s.input("sinusoids", width // 2, MAX_SIDE)
     for axis in range(2):  # columns, then rows of the picture
-        rows.gather(ops, table, width // 2, places, keys, add=True, part=axis)
+        rows.gather(ops, table, width // 2, rows.OneTap(places, axis), keys, add=True)
     both = ops.rows("keys_values", 2 * width)
     bias = w.vector(*((f"resampler.attn.{name}.bias", width) for name in "kv"))
     for i, (name, source) in enumerate((("k", keys), ("v", values))):

@@ -52,7 +52,7 @@ def build(s: Stages) -> EncoderPlan:
 def _encode(s: Stages, norms: Norms, x: Buffer, most: int) -> None:
     """x = the output of the first encoder's blocks for x + the skip connection."""
     assert s.tower.coded is not None
-    rope, cache, n = s.rope(neox=True), s.cache(), s.tower.embedding_length
+    rope, cache, n = s.rope(), s.cache(), s.tower.embedding_length
     skipped = s.ops.rows("skipped", n)
     for i, reach in enumerate(s.tower.coded.reaches):
         if i and i % BLOCKS_PER_SUBMIT == 0:
@@ -74,7 +74,7 @@ def _coded(s: Stages, residual: Buffer) -> Buffer:
     most, vocab = (_codes(s, name, count, max(coded.codes)) for name in ("a.rvq.codebook", "mm.a.code_embd"))
     taps = ops.buffer("audio.codes", (ops.batch, count, 2), "u32")
     for i, book in enumerate(w.slices("a.rvq.codebook.weight", count, most, n)):
-        rows.nearest_code(ops, residual, book, taps, i, coded.codes[i], i * vocab)
+        rows.nearest_code(ops, residual, book, rows.OneTap(taps, i), coded.codes[i], i * vocab)
     y = ops.rows("embedded", n)
     rows.gather(ops, w.flattened("mm.a.code_embd.weight", count, vocab, n), n, taps, y)
     return y
@@ -99,7 +99,7 @@ def _read_groups(s: Stages, codes: Buffer, most: int) -> Buffer:
     rows.gather(ops, codes, n, s.taps("padded", 1), x)
     norms, rope, cache = (
         Norms(s, rms=True, eps=tower.eps),
-        s.rope_of("group_turns", neox=True),
+        s.rope_of("group_turns"),
         s.cache(tower.widths[1]),
     )
     for i in range(tower.coded.n_layer):

@@ -20,8 +20,8 @@ EPS = 1e-6  # of the norm after the blocks
 def blocks(s: Stages, norms: Norms, x: Buffer, bands: Bands) -> Buffer:
     """Append the blocks; return the stream, in the order of lines."""
     tower, in_columns = s.tower, False
-    straight = s.rope(neox=True)
-    turned = s.rope_of("column_turns", neox=True) if IN_COLUMNS in bands.modes else straight
+    straight = s.rope()
+    turned = s.rope_of("column_turns") if IN_COLUMNS in bands.modes else straight
     cache, scale = s.cache(), tower.head_dim**-0.5
     for i, mode in enumerate(bands.modes):
         if i and i % BLOCKS_PER_SUBMIT == 0:

@@ -51,7 +51,7 @@ def build(s: Stages) -> EncoderPlan:
     ops = s.begin("tokens", most)
     joined, found = ops.rows("joined", 2 * n), s.taps("found", 2)
     for part, source in enumerate((encoded, read)):
-        rows.gather(ops, source, n, found, joined, part=part)
+        rows.gather(ops, source, n, rows.OneTap(found, part), joined)
     return _with_ends(s, finish(s, joined, "mm.model.fc", 2 * n), most)
 
 

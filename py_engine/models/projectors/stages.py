@@ -13,7 +13,7 @@ from py_engine.plan.ops import Ops
 from py_engine.plan.packing import packed_params
 from py_engine.plan.pages import SEGMENT_WORDS
 from py_engine.plan.plan import Buffer, Plan
-from py_engine.plan.rope import Rope, table
+from py_engine.plan.rope import Pairs, Rope, table
 from py_engine.plan.rows import taps
 from py_engine.plan.weights import Weights
 
@@ -59,25 +59,25 @@ class Stages:
         self._inputs[made.name] = made.shape
         return made
 
-    def rope(self, *, neox: bool, halves: bool = False) -> Rope:
+    def rope(self, pairs: Pairs = Pairs.HALVES) -> Rope:
         """A rotation whose turns the host writes for each token."""
-        return self.rope_of("turns", neox=neox, halves=halves)
+        return self.rope_of("turns", pairs)
 
-    def rope_of(self, name: str, *, neox: bool, halves: bool = False, dim: int = 0) -> Rope:
+    def rope_of(self, name: str, pairs: Pairs = Pairs.HALVES, dim: int = 0) -> Rope:
         """A rotation by the turns of an input of that name. `dim`: values of a head that rotate, if not all."""
         dim = dim or self.tower.head_dim
-        if halves and dim % 8:  # rope.wgsl rotates four values of a half at once
+        if pairs is Pairs.IN_EACH_HALF and dim % 8:  # rope.wgsl rotates four values of a half at once
             raise WispError(f"Wisp cannot rotate halves of heads that are {dim} wide.", "unsupported_architecture")
         made = self.ops.buffer(f"{self.tower.modality}.{name}", (self.ops.batch, dim // 2), "u32", "state")
         self._inputs[made.name] = made.shape
-        return Rope(dim, neox, made, per_token=True, halves=halves)
+        return Rope(dim, pairs, made, per_token=True)
 
     def no_rope(self) -> Rope:
         """No rotation."""
         name = f"{self.tower.modality}.unrotated"
         made = self.ops.buffer(name, (4,), "u32", "state")
         self.plan.constants[name] = table([0.0] * 4)
-        return Rope(0, True, made)
+        return Rope(0, Pairs.HALVES, made)
 
     def cache(self, width: int = 0) -> Cache:
         """Keys and values of a block, valid within it only. `width`: of a row, if not the encoder's."""

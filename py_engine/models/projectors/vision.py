@@ -36,16 +36,17 @@ from py_engine.plan import products, rows
 from py_engine.plan.encoder import EncoderPlan
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.products import ADD, Product
+from py_engine.plan.rope import Pairs
 
 RMS_NORM = {"qwen2.5vl_merger", "pixtral", "lightonocr", "gemma4v", "glm4v", "glm5v", "dots_ocr", "exaone4_5", "mimovl"}
 RMS_NORM |= {"dots3note_v"}
 BLOCKS_PER_SUBMIT = 4  # a long submit would hold the GPU
-ROTATED: dict[str, dict[str, bool]] = {  # the pairs that are rotated, by row and column of the patch
-    **{kind: {"neox": True} for kind in (*QWEN_VL, "glm4v", "paddleocr", "dots_ocr", "dots3note_v", "youtuvl")},
-    **{kind: {"neox": True} for kind in ("exaone4_5", "ling3vl", "glm5v", "minimax_m3")},
-    **{kind: {"neox": False} for kind in ("pixtral", "lightonocr", "kimivl", "kimik25", "llama4", "muse-glimmer")},
-    "step3vl": {"neox": False},
-    "gemma4v": {"neox": True, "halves": True},
+ROTATED: dict[str, Pairs] = {  # the pairs that are rotated, by row and column of the patch
+    **dict.fromkeys((*QWEN_VL, "glm4v", "paddleocr", "dots_ocr", "dots3note_v", "youtuvl"), Pairs.HALVES),
+    **dict.fromkeys(("exaone4_5", "ling3vl", "glm5v", "minimax_m3"), Pairs.HALVES),
+    **dict.fromkeys(("pixtral", "lightonocr", "kimivl", "kimik25", "llama4", "muse-glimmer"), Pairs.NEIGHBOURS),
+    "step3vl": Pairs.NEIGHBOURS,
+    "gemma4v": Pairs.IN_EACH_HALF,
 }
 
 
@@ -147,7 +148,7 @@ def _blocks(s: Stages, norms: Norms, x: Buffer) -> Buffer:
     tower = s.tower
     if not tower.block_count:
         return x
-    rope = s.rope(**ROTATED[tower.kind]) if tower.kind in ROTATED else s.no_rope()
+    rope = s.rope(ROTATED[tower.kind]) if tower.kind in ROTATED else s.no_rope()
     cache, values = s.cache(), tower.kind == "gemma4v"
     scale = 1.0 if tower.kind == "gemma4v" else tower.head_dim**-0.5
     deep, block, joined = _slices(s), BLOCKS.get(tower.kind, Block), Joined(s)

@@ -10,7 +10,7 @@ from py_engine.files.gguf_header import TensorInfo
 from py_engine.files.tensor_types import TensorType as Q
 from py_engine.plan.adapters import Pair
 from py_engine.plan.ops import Ops
-from py_engine.plan.shared import MAX_SEQUENCES
+from py_engine.plan.shared_constants import MAX_SEQUENCES
 from tests.support.kernels.bench import Bench, Setup
 
 PLACES = ((30, 0), (7, 3), (8, 3), (9, 3), (0, 5))  # (position, sequence); three consecutive tokens among others

@@ -33,7 +33,7 @@ from py_engine.plan.pages import (
     table_offset,
 )
 from py_engine.plan.plan import Buffer, Op, PerToken, Plan, Weight, planes_of
-from py_engine.plan.shared import MAX_SEQUENCES, MAX_SMALL_BATCH
+from py_engine.plan.shared_constants import MAX_SEQUENCES, MAX_SMALL_BATCH
 from py_engine.proof.random_data import planes
 from tests.support.kernels.matrices import emulated
 from tests.support.kernels.transfer import run_job

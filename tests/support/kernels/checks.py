@@ -10,7 +10,7 @@ from py_engine.plan import tiles
 from py_engine.plan.ops import pad
 from py_engine.plan.sampler_ops import Rules
 from py_engine.plan.sampling import FIELDS, Sampling
-from py_engine.plan.shared import MAX_SEQUENCES
+from py_engine.plan.shared_constants import MAX_SEQUENCES
 from tests.support.kernels.bench import Bench, nmse
 
 PLAIN = [Q.F32, Q.F16, Q.BF16]
@@ -57,5 +57,5 @@ def with_matrices(bench: Bench, heads: tuple[int, int, int], monkeypatch: pytest
     """A bench with emulated subgroup matrices. In f32, a tile of the usual size exceeds the workgroup's memory."""
     tile = {"TQ": 32 * heads[1] // heads[0], "ROWS": 32, "STRIP": 16, "TS": 32, "SIDE": 16, "LANES": 32}
     tile["DIM"] = -(-heads[2] // 16) * 16
-    monkeypatch.setattr(tiles, "attention", lambda *_: ("attention_matrix", tile))
+    monkeypatch.setattr(tiles, "attention", lambda *_, **__: ("attention_matrix", tile))
     return Bench(bench.page, replace(bench.device, subgroup=32, matrix=16))

@@ -23,7 +23,7 @@ from py_engine.plan.lists import (
 )
 from py_engine.plan.plan import Plan
 from py_engine.plan.sampling import Sampling
-from py_engine.plan.shared import SHORT_BATCH
+from py_engine.plan.shared_constants import SHORT_BATCH
 from py_engine.runners import Row
 from tests.support.page.patches import patched
 

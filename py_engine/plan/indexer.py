@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from py_engine.plan.cache import Cache, PageGroup, make_row_cache
-from py_engine.plan.latent import Columns
+from py_engine.plan.latent_attention import Columns
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, Contexts, PerToken, Plan, Weight
 from py_engine.plan.rope import Rope

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from py_engine.plan.cache import Cache, Compressed, make_row_cache, page_group
-from py_engine.plan.index import IndexShape, Scored, choose_scored
-from py_engine.plan.latent import Columns
+from py_engine.plan.indexer import IndexShape, Scored, choose_scored
+from py_engine.plan.latent_attention import Columns
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, PerToken, Plan, Weight
 from py_engine.plan.rope import Rope
@@ -139,18 +139,17 @@ class Compressor:
 
     terms: Weight  # (ratio, cols): added to the scores of each of a key's positions
     norm: Weight  # (size): of the compressed key
+    eps: float  # of this norm
     rope: Rope
 
 
-def compress(ops: OpList, given: Compressor, cache: Cache, shape: CompressedShape, eps: float) -> None:
+def compress(ops: OpList, given: Compressor, cache: Cache, shape: CompressedShape) -> None:
     """Append the compressed keys whose last position is in the batch."""
     assert cache.compressed
-    _compress(ops, given, cache.compressed, shape, eps, cache.layout)
+    _compress(ops, given, cache.compressed, shape, cache.layout)
 
 
-def choose(
-    ops: OpList, given: Compressor, q: Buffer, weights: Columns, cache: Cache, shape: CompressedShape, eps: float
-) -> Buffer:
+def choose(ops: OpList, given: Compressor, q: Buffer, weights: Columns, cache: Cache, shape: CompressedShape) -> Buffer:
     """Append the index's compressed keys; return the mask of the positions whose compressed keys a token attends to.
 
     `q` (n, heads * size): the index's rotated queries. `shape`: the index's (of_index).
@@ -159,15 +158,14 @@ def choose(
     found = cache.compressed.index
     assert found
     assert shape.index
-    _compress(ops, given, found, shape, eps, {"KV": "f32", **cache.paging})
+    _compress(ops, given, found, shape, {"KV": "f32", **cache.paging})
     places = cache.paging | _key_places(found) | {"COMPRESSED": 1}
     return choose_scored(ops, Scored(q, weights, found.keys, places), shape.index)
 
 
 def _compress(
-    ops: OpList, given: Compressor, found: Compressed, shape: CompressedShape, eps: float,
-    layout: dict[str, int | float | str],
-) -> None:  # fmt: skip
+    ops: OpList, given: Compressor, found: Compressed, shape: CompressedShape, layout: dict[str, int | float | str]
+) -> None:
     ops.add(
         "compress",
         {"SIZE": shape.size, "ROPE": shape.rope, "RATIO": shape.ratio, "OVERLAPS": int(shape.overlaps)}
@@ -175,7 +173,7 @@ def _compress(
         | _key_places(found)
         | layout
         | ops.state_params,
-        {"rope_scale": given.rope.scale, "eps": eps},
+        {"rope_scale": given.rope.scale, "eps": given.eps},
         {"state": ops.state, "w": given.terms, "norm": given.norm, "rope_freqs": given.rope.freqs}
         | {"inputs": found.inputs, "c_cache": found.keys},
         PerToken(),

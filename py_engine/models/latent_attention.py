@@ -1,4 +1,4 @@
-"""Latent attention of one layer, its projections absorbed or latents expanded (plan/latent.py)."""
+"""Latent attention of one layer, its projections absorbed or latents expanded (plan/latent_attention.py)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from py_engine.models.config import Config
 from py_engine.models.indexer import Reading, chosen_positions
-from py_engine.plan import latent
+from py_engine.plan import latent_attention
 from py_engine.plan.attention import scale_queries
 from py_engine.plan.cache import Cache
-from py_engine.plan.latent import Appended, Columns, HeadMatrices, LatentShape, Projections
+from py_engine.plan.latent_attention import Appended, Columns, HeadMatrices, LatentShape, Projections
 from py_engine.plan.ops import AttentionOptions, Ops, Projection
 from py_engine.plan.per_layer import Gates, gate
 from py_engine.plan.plan import Buffer, Weight
@@ -38,8 +38,8 @@ class LatentLayer:
         ops, b = self.ops, self.b
         shape = replace(self.shape, heads=0)
         kv = self._latents(h, norm)
-        given = Appended(kv.buffer, kv, self.w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
-        latent.append(ops, given, cache, shape, ops.rows("no_queries", 1), self.cfg.eps, whole=False)
+        given = Appended(kv.buffer, kv, self.w.vector((b + "attn_kv_a_norm.weight", shape.rank)), self.cfg.eps, rope)
+        latent_attention.append(ops, given, cache, shape, ops.rows("no_queries", 1), whole=False)
 
     def attend(self, h: Buffer, norm: Weight | None, cache: Cache, rope: Rope, window: int) -> Buffer:
         """Attend to the cache, with the latents of h (normalised with `norm`) appended: (n, heads * value).
@@ -66,7 +66,7 @@ class LatentLayer:
         mask = chosen_positions(cfg, w, ops, b, Reading(h, norm, rope, kv.buffer), cache)
         if cfg.temperature:
             scale_queries(ops, q, shape.heads * (shape.nope + shape.rope), cfg.temperature)
-        given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), rope)
+        given = Appended(q, kv, w.vector((b + "attn_kv_a_norm.weight", shape.rank)), cfg.eps, rope)
         sinks = w.optional_vector((b + "attn_sinks.weight", shape.heads))
         options = AttentionOptions(
             cfg.attention_scale,
@@ -77,18 +77,18 @@ class LatentLayer:
             index_mask=mask,
         )
         matrices = self._projections()
-        if latent.expands(ops):
+        if latent_attention.expands(ops):
             whole = ops.rows("whole_q", shape.heads * (shape.nope + shape.rope))
-            latent.append(ops, given, cache, shape, whole, cfg.eps, whole=True)
-            return latent.expanded_attention(ops, whole, cache, matrices, shape, options)
+            latent_attention.append(ops, given, cache, shape, whole, whole=True)
+            return latent_attention.expanded_attention(ops, whole, cache, matrices, shape, options)
         y = ops.rows("q", shape.heads * shape.row)
-        latent.append(ops, given, cache, shape, y, cfg.eps, whole=False)
+        latent_attention.append(ops, given, cache, shape, y, whole=False)
         own, absorbed = Columns(q, 0, shape.nope + shape.rope), Columns(y, shape.rope, shape.row)
-        latent.products(ops, shape.heads, own, matrices.keys, absorbed, transposed=matrices.joined)
+        latent_attention.products(ops, own, matrices.keys, absorbed, transposed=matrices.joined)
         attn = ops.attention(y, cache, cfg.heads, options)
         out = ops.rows("values", shape.heads * shape.value, ops.input_dtype)
         summed = Columns(attn, shape.rope, shape.row)
-        latent.products(ops, shape.heads, summed, matrices.values, Columns(out, 0, shape.value))
+        latent_attention.products(ops, summed, matrices.values, Columns(out, 0, shape.value))
         return out
 
     def _latents(self, h: Buffer, norm: Weight | None) -> Columns:
@@ -133,8 +133,9 @@ class LatentLayer:
             limit = self.ops.device.max_binding
             ((keys, _),) = w.experts([b + "attn_k_b"], heads, rank, shape.nope, limit)
             ((values, _),) = w.experts([b + "attn_v_b"], heads, shape.value, rank, limit)
-            return Projections(HeadMatrices(keys, rank, shape.nope), HeadMatrices(values, shape.value, rank), False)
+            of_keys = HeadMatrices(heads, keys, rank, shape.nope)
+            return Projections(of_keys, HeadMatrices(heads, values, shape.value, rank), False)
         step = shape.nope + shape.value
         matrix = w.matrix(b + "attn_kv_b.weight", heads * step, rank)
-        keys_of = HeadMatrices(matrix, shape.nope, rank, 0, step)
-        return Projections(keys_of, HeadMatrices(matrix, shape.value, rank, shape.nope, step), True)
+        of_keys = HeadMatrices(heads, matrix, shape.nope, rank, 0, step)
+        return Projections(of_keys, HeadMatrices(heads, matrix, shape.value, rank, shape.nope, step), True)

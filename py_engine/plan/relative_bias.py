@@ -10,7 +10,7 @@ from py_engine.errors import WispError
 from py_engine.files.tensor_types import TensorType
 from py_engine.plan.op_list import OpList
 from py_engine.plan.plan import Buffer, Weight
-from py_engine.plan.shared import MOST_DISTANCE
+from py_engine.plan.shared_constants import MOST_DISTANCE
 
 TYPES = {
     TensorType.F32: "f32",

@@ -44,8 +44,9 @@ class LatentShape:
 
 @dataclass(frozen=True)
 class HeadMatrices:
-    """A matrix (rows, cols) of each head in one weight: from row `first` on, `step` rows apart."""
+    """A matrix (rows, cols) of each of some heads in one weight: from row `first` on, `step` rows apart."""
 
+    heads: int
     weight: Weight
     rows: int
     cols: int
@@ -74,12 +75,11 @@ class Appended:
     q: Buffer  # (n, heads * (nope + rope))
     kv: Columns  # (n, rank + rope): the latent, then the key
     norm: Weight  # of the latent
+    eps: float  # of this norm
     rope: Rope
 
 
-def append(
-    ops: OpList, given: Appended, cache: Cache, shape: LatentShape, y: Buffer, eps: float, *, whole: bool
-) -> None:
+def append(ops: OpList, given: Appended, cache: Cache, shape: LatentShape, y: Buffer, *, whole: bool) -> None:
     """Rotate the query heads into y; append the rotated key and the normed latent to the cache.
 
     y: if `whole`, complete heads, (n, heads * (nope + rope)); else (n, heads * row), where the rest is for the absorbed
@@ -98,11 +98,11 @@ def append(
             "RANK": shape.rank,
             "WG": APPENDING_THREADS,
             "WHOLE": int(whole),
-            "NEOX": int(rope.neox),
+            "NEOX": int(rope.pairs),
         }
         | cache.layout
         | ops.state_params,
-        consts | {"rope_scale": rope.scale, "eps": eps},
+        consts | {"rope_scale": rope.scale, "eps": given.eps},
         {"state": ops.state, "norm": given.norm, "rope_freqs": rope.freqs} | rows,
         shape.heads + 1,
         PerToken(),
@@ -110,15 +110,14 @@ def append(
 
 
 def products(
-    ops: OpList, heads: int, x: Columns, matrices: HeadMatrices, y: Columns, *, transposed: bool = False,
-    attended: bool = True,
-) -> None:  # fmt: skip
+    ops: OpList, x: Columns, matrices: HeadMatrices, y: Columns, *, transposed: bool = False, attended: bool = True
+) -> None:
     """y = every head's matrix times x; `transposed`: its transpose. `attended`: x or y is attention's, in vectors."""
     if matrices.rows % 4 or matrices.first % 4 or matrices.step % 4 or (attended and matrices.cols % 4):
         raise WispError("Heads must be multiples of 4 wide.", "unsupported_architecture")
     groups = -(-matrices.cols // 32)
     params = {"QUANT": matrices.weight.layout.fragment, "ROWS": matrices.rows, "COLS": matrices.cols, "WG": WG}
-    params |= {"HEADS": heads} | (ops.state_params if not transposed else {})
+    params |= {"HEADS": matrices.heads} | (ops.state_params if not transposed else {})
     consts = {
         **{"x_stride": x.buffer.shape[1], "x_first": x.first, "x_head": x.step},
         **{"y_stride": y.buffer.shape[1], "y_first": y.first, "y_head": y.step},
@@ -126,7 +125,7 @@ def products(
     }
     bindings = {"state": ops.state, "x": x.buffer, "w": matrices.weight, "y": y.buffer}
     if transposed:
-        ops.add("head_products_transposed", params, consts, bindings, -(-groups // WG), heads, PerToken())
+        ops.add("head_products_transposed", params, consts, bindings, -(-groups // WG), matrices.heads, PerToken())
         return
     tokens, lanes = 1 if ops.small_batch else TOKENS, 8
     while lanes > groups:
@@ -138,7 +137,7 @@ def products(
         consts,
         bindings,
         -(-matrices.rows * lanes // WG),
-        heads,
+        matrices.heads,
         PerToken(tokens),
     )
 
