@@ -51,7 +51,7 @@ class Worker:
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._clients: set[Client] = set()
-        self._models = Models(platform, lambda text: self._log_to_all("notice", text))
+        self._models = Models(platform, lambda text: self._log_to_all("notice", text), self._tell_loads)
         self._storage = Storage(platform, self._models.catalog, self._models.urls)
         self._looking: set[asyncio.Task[None]] = set()  # for newer versions of models
         self._downloads = Downloads(platform, self._load_options, self._tell_downloads)
@@ -59,7 +59,7 @@ class Worker:
         handlers: dict[str, Handler] = {
             **OpenAIHandlers(self._models, platform).by_kind,
             **CompatibleHandlers(self._models, platform).by_kind,
-            **LMStudioHandlers(self._models, platform, self._tell_loads).by_kind,
+            **LMStudioHandlers(self._models, platform).by_kind,
             "models": self._list,
             "load": self._load,
             "unload": self._unload,

@@ -57,7 +57,7 @@ class RankRequest:
     top_n: int
     return_documents: bool = False
     tei: bool = False  # the request and its answer, a list, have the form of Text Embeddings Inference
-    shortened: str = ""  # the side of a document that is left out where it is too long: "left" or "right"; "": neither
+    cut_side: str = ""  # where a document that is too long loses tokens: "left" or "right"; "": it is refused
     raw: bool = True  # scores as the model computes them, else their sigmoids
 
     @property
@@ -254,9 +254,9 @@ def _pairs(model: Loaded, request: RankRequest) -> Iterator[list[int]]:
         ids = rank_prompt(model, query, document)
         if len(ids) > longest:
             _check_length(engine, rank_prompt(model, query, ""), "query")
-        words = model.tokenizer.encode(document) if request.shortened and len(ids) > longest else []
+        words = model.tokenizer.encode(document) if request.cut_side and len(ids) > longest else []
         while words and (excess := len(ids) - longest) > 0:  # a shortened text may have more tokens than before
-            words = words[excess:] if request.shortened == "left" else words[: max(0, len(words) - excess)]
+            words = words[excess:] if request.cut_side == "left" else words[: max(0, len(words) - excess)]
             ids = rank_prompt(model, query, model.tokenizer.decode(words))
         _check_length(engine, ids, f"{request.param}[{i}]")
         yield ids

@@ -35,7 +35,7 @@ def load_request(body: Json) -> LoadRequest:
 
 
 def unload_request(body: Json) -> str:
-    """Check a request to /api/v1/models/unload; returns the name of the model, whose instance has it, too."""
+    """Check a request to /api/v1/models/unload, and return the model's name, which is also its instance's id."""
     return _required(_object(body, {"instance_id"}), "instance_id")
 
 
@@ -47,11 +47,28 @@ def loaded(model: Loaded, seconds: float, *, echo: bool) -> dict[str, Json]:
     return answer | ({"load_config": {"context_length": engine.context_length}} if echo else {})
 
 
+def check_context(model: Loaded, length: int | None) -> None:
+    """Raise WispError if a loaded model has another context than the one that a load asks for; None: any.
+
+    Where memory did not suffice, a model has a shorter one than its own load asked for.
+    """
+    has = model.engine_or_error().context_length
+    if length in (None, has, model.options.engine.context_length):
+        return
+    raise WispError(
+        f"{model.id} is loaded with a context of {has} tokens, which a request does not change; "
+        "leave context_length out, or unload the model first.",
+        "invalid_value",
+        param="context_length",
+    )
+
+
 def reworded(error: WispError) -> WispError:
     """The error of a load with LM Studio's name of the context's length."""
-    if error.param != "contextLength":
+    if "contextLength" not in error.message and error.param != "contextLength":
         return error
-    return error.reworded(error.message.replace("contextLength", "context_length"), "context_length")
+    param = "context_length" if error.param == "contextLength" else error.param
+    return error.reworded(error.message.replace("contextLength", "context_length"), param)
 
 
 def _object(body: Json, known: set[str]) -> Body:

@@ -1,7 +1,6 @@
 """The handlers of LM Studio's own endpoints."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 from app.client import Call, Fields
@@ -9,7 +8,6 @@ from app.compatible import lm_studio, lm_studio_chat, lm_studio_models
 from app.compatible.stored_chats import StoredChats
 from app.endpoints.handlers import Handlers, answers
 from app.model_messages import Platform
-from app.models.loading import Options
 from app.models.registry import Models
 from app.openai.requests import chat_request, completion_request
 from py_engine.errors import NOT_FOUND, WispError
@@ -18,10 +16,8 @@ from py_engine.errors import NOT_FOUND, WispError
 class LMStudioHandlers(Handlers):
     """OpenAI's answers with figures, chats that are stored, lists of models, and loads of those in the lists."""
 
-    def __init__(self, models: Models, platform: Platform, tell_loads: Callable[[], None]) -> None:
-        """`tell_loads` tells all clients which models are loaded."""
+    def __init__(self, models: Models, platform: Platform) -> None:
         super().__init__(models, platform)
-        self._tell_loads = tell_loads
         self._chats = StoredChats()
 
     @answers("api/v0/chat/completions")
@@ -61,33 +57,18 @@ class LMStudioHandlers(Handlers):
 
     @answers("api/v1/models/load")
     async def load(self, fields: Fields, call: Call) -> dict[str, Any]:
-        """Load a model that a request may name. Another context needs a model that is not loaded."""
+        """Load a model that a request may name. A loaded one keeps its context: another one is an error."""
         asked, started = lm_studio_models.load_request(fields.get("request")), time.perf_counter()
-        options = await self.models.options(asked.model)
-        options = self._with_context(options, asked.context_length)
+        options, length = await self.models.options(asked.model), asked.context_length
+        if length is not None and options.choice.id not in self.models.loaded:
+            options = options.with_context(length)
         try:
-            async with self.models.load(options, False, call.job, call.progress) as model:
-                self._tell_loads()
+            async with self.models.hold_loaded(options, call.job, call.progress) as model:
+                self.models.tell_loads()
+                lm_studio_models.check_context(model, length)
                 return lm_studio_models.loaded(model, time.perf_counter() - started, echo=asked.echo)
         except WispError as error:
             raise lm_studio_models.reworded(error) from None
-
-    def _with_context(self, options: Options, length: int | None) -> Options:
-        """The options of a load with a context of `length` tokens. WispError if the loaded model has another one."""
-        model = self.models.loaded.get(options.choice.id)
-        if length is None:
-            return options
-        if model is None:
-            return options.with_context(length)
-        has = model.engine_or_error().context_length
-        if has == length:
-            return options
-        raise WispError(
-            f"{options.choice.id} is loaded with a context of {has} tokens, which a request does not change; "
-            "leave context_length out, or unload the model first.",
-            "invalid_value",
-            param="context_length",
-        )
 
     @answers("api/v1/models/unload")
     async def unload(self, fields: Fields, call: Call) -> dict[str, Any]:
@@ -98,5 +79,4 @@ class LMStudioHandlers(Handlers):
             message = f"No model {name!r} is loaded. Loaded are: {loaded}."
             raise WispError(message, "model_not_found", NOT_FOUND, "instance_id")
         await self.models.free(name, call.job)
-        self._tell_loads()
         return {"instance_id": name}

@@ -64,9 +64,10 @@ class Options:
         }
 
     def with_context(self, length: int) -> "Options":
-        """The options of the same load with a context of `length` tokens."""
-        engine, fields = replace(self.engine, context_length=length), {**self.fields, "contextLength": length}
-        return replace(self, engine=engine, fields=fields)
+        """The options of the same load with a context of `length` tokens, which is an error if the model has fewer."""
+        engine = replace(self.engine, context_length=length, clamp_context=False)
+        fields = {name: value for name, value in self.fields.items() if name != "clampContext"}
+        return replace(self, engine=engine, fields={**fields, "contextLength": length})
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -236,7 +237,7 @@ class _Engines:
         self, files: Opened, projector: Opened, on_progress: OnProgress,
         make_capacity: Callable[[int], Awaitable[None]] | None,
     ) -> None:  # fmt: skip
-        """Load both. `files`, `projector`: the model's files and the projector's; none of the latter: it has none."""
+        """Load both. `files`, `projector`: the opened files of each; empty lists for a model without a projector."""
         model, options, source = self.model, self.options, self.source
         media = prompt_rows(model) if options.prompt_embeddings else None
         media = media_options(model, projector[1]) if options.projector else media

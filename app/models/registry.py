@@ -25,8 +25,12 @@ from py_engine.options import step_down
 class Models:
     """The loaded models."""
 
-    def __init__(self, source: Source, tell_users: Callable[[str], None] = lambda text: None) -> None:
-        self._source = source
+    def __init__(
+        self, source: Source, tell_users: Callable[[str], None] = lambda text: None,
+        tell_loads: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """`tell_users`: a notice. `tell_loads` tells all clients which models are loaded."""
+        self._source, self.tell_loads = source, tell_loads
         self._catalog: Catalog | None = None
         self.memory = MemoryBudget(source.device_memory)
         self._loaded_models = LoadedModels(self.memory, tell_users)
@@ -131,7 +135,12 @@ class Models:
     @asynccontextmanager
     async def hold(self, name: str | None, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
         """Pin the model of that name, loaded on demand, without waiting in its queue."""
-        options = await self.options(name)
+        async with self.hold_loaded(await self.options(name), job, report) as model:
+            yield model
+
+    @asynccontextmanager
+    async def hold_loaded(self, options: Options, job: Job, report: OnProgress) -> AsyncIterator[Loaded]:
+        """Pin the model that has the name of these options; load it with them only if none of that name is loaded."""
         model = self.loaded.get(options.choice.id)
         if model is not None:
             model.pins += 1
@@ -281,6 +290,7 @@ class Models:
         name = (await self.options(name)).choice.id
         if name in self.loaded:
             await job.run(self._loaded_models.unload_when_idle(self.loaded[name]))
+            self.tell_loads()
         return name
 
     async def unload(self, name: str | None, job: Job) -> None:

@@ -11,15 +11,15 @@ from __future__ import annotations
 from itertools import chain
 from typing import NamedTuple
 
-from app.openai.fields import Body, Json, unsupported, wrong_value
+from app.openai.fields import Body, Json, unsupported, wrong_type, wrong_value
 from app.openai.media import MediaPart
-from app.openai.video_fields import FIELDS, HEARS, Fetch, ReadVideo, Video, checked
+from app.openai.video_fields import FIELDS, HEARS, PACE, Fetch, ReadVideo, Video, checked
 from py_engine.errors import WispError
 from py_engine.media.encoders import Vision
 from py_engine.media.videos import Frame, pictures_of, time_text
 
 TYPES = ("input_video", "video_url")
-OF_PARTS = ("type", "untrusted", "cache_control")  # fields that any part may have
+OF_PARTS = ("type", "untrusted", "cache_control", "uuid", "detail")  # fields that any part may have
 ROLES = ("user", "tool")  # of a chat's messages that may have videos
 MAX_VIDEOS = 4  # of a request, to be decoded
 MAX_REQUEST_FRAMES = 1024  # of all videos of a request that come as frames
@@ -71,13 +71,32 @@ def _is_heard(fields: Json) -> bool:
 
 
 def _checked(place: Place, part: dict[str, Json]) -> Video:
-    path = _path(place, part)
+    path, kind, fields = _path(place, part), part["type"], _fields(part)
+    own = {name: value for name, value in part.items() if name not in OF_PARTS and value is not None}
     if _is_flat(part):
-        return checked({name: part[name] for name in part if name not in OF_PARTS}, path, ("video_url",))
-    if beside := next((name for name in FIELDS if part.get(name) is not None), None):
-        wrong = path.removesuffix(part["type"]) + beside
-        raise unsupported(f"{wrong} is beside the video's fields, which are in {part['type']}; move it there.", wrong)
-    return checked(_fields(part), path)
+        return checked(own, path, ("video_url",))
+    beside = {name: value for name, value in own.items() if name != kind}
+    if not beside or (kind in own and not isinstance(fields, dict)):
+        return checked(fields, path)
+    inside = {name: value for name, value in (fields or {}).items() if value is not None}
+    for name, value in beside.items():
+        wrong = path.removesuffix(kind) + name
+        if name in inside:
+            raise wrong_value(f"{path}.{name} and {wrong} exclude each other; give only one.", wrong)
+        if name not in PACE or kind not in own:
+            raise _wrong_beside(wrong, name, value, kind, path if kind in own else "")
+    return checked(beside | inside, path)
+
+
+def _wrong_beside(wrong: str, name: str, value: Json, kind: str, fields: str) -> WispError:
+    """The error for a field of a part that is not PACE. `fields`: the path of the video's own; "": it is missing."""
+    if name not in FIELDS:
+        return unsupported(f"{wrong} is no field of a part of the type {kind}; leave it out.", wrong)
+    if name == "video_url":
+        if fields:
+            return wrong_value(f"{fields} and {wrong} exclude each other; give only one.", wrong)
+        return wrong_type(wrong, "a string, the video's address", value)
+    return unsupported(f"{wrong} is a field of the video: move it into {kind}, an object beside the type.", wrong)
 
 
 def _parts(body: Json) -> dict[Place, dict[str, Json]]:

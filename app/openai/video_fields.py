@@ -17,8 +17,10 @@ MAX_FRAMES = 128  # of a video
 INSIDE = ("data", "url")  # the fields that may have a file; beside a part's type, video_url has it
 _FILES = (*INSIDE, "video_url")
 HEARS = "load_audio_from_video"  # transformers' name
-_OTHERS = ("fps", "num_frames", HEARS, "frames")
-FIELDS = (*INSIDE, *_OTHERS)
+PACE = ("fps", "num_frames")  # which some clients put beside the address
+_OTHERS = (*PACE, HEARS, "frames")
+_WITHOUT_EFFECT = ("detail",)  # as of pictures
+FIELDS = (*_FILES, *_OTHERS)
 _FRAME = (*INSIDE, "seconds")
 
 ReadVideo = Callable[[bytes, float, int], Awaitable[list[Frame]]]
@@ -59,7 +61,8 @@ def checked(given: Json, path: str, files: tuple[str, ...] = INSIDE) -> Video:
     """Check the fields of a video. WispError names the one that is wrong. `files`: those that may have the file."""
     if not isinstance(given, dict):
         raise wrong_type(path, "an object", given)
-    _check_names({name: given[name] for name in given if name not in _FILES}, path, (*files, *_OTHERS), "a video")
+    others = {name: given[name] for name in given if name not in (*_FILES, *_WITHOUT_EFFECT)}
+    _check_names(others, path, (*files, *_OTHERS), "a video")
     fps = _number(given, "fps", path, 0.01, 60.0, FPS)
     try:
         most = integer(given, "num_frames", 1, MAX_FRAMES) or NUM_FRAMES

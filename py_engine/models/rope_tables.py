@@ -39,4 +39,4 @@ def _rope(ops: OpList, spec: RopeSpec, name: str, factors: Sequence[float] | Non
         media = ops.buffer(media_table(name), buffer.shape, "u32", "state")
         plan.constants[media.name] = table(spec.frequencies(factors, TEXT_AXES + 1), axes)
     shifts = shift_index(plan.n_ctx, plan.page) if axes else None
-    return Rope(dim, Pairs(neox), buffer, spec.magnitude, shifts)
+    return Rope(dim, Pairs.HALVES if neox else Pairs.NEIGHBOURS, buffer, spec.magnitude, shifts)

@@ -11,7 +11,7 @@ from py_engine.plan.ops import Ops, Projection
 from py_engine.plan.plan import Buffer, Weight
 from py_engine.plan.states import StateShape
 from py_engine.plan.weights import Weights
-from py_engine.plan.wkv import Columns, Output, Rule, Window, token_shift, wkv7_inputs, wkv_output, wkv_scan
+from py_engine.plan.wkv import Output, Rule, Window, WkvColumns, token_shift, wkv7_inputs, wkv_output, wkv_scan
 
 MIXES = 5  # of RWKV-6: for decay, key, value, receptance and gate
 
@@ -71,7 +71,7 @@ class TimeMix7(TimeMix):
         for name, h in (("receptance", xr), ("key", xk), ("value", xv)):
             inputs.append((h, self.matrix(name, n, n)))
         rows = ops.side_by_side("wkv_inputs", inputs, self.vector(*biases), 6 * n)
-        columns = Columns(rows, 0, at, at + n, at + 2 * n, n, 5 * n if first else 2 * n)
+        columns = WkvColumns(rows, 0, at, at + n, at + 2 * n, n, 5 * n if first else 2 * n)
         first_values = ops.rows("first_values", n)
         wkv7_inputs(ops, columns, self.vector("k_k", "k_a"), self.shape, first_values, first=first)
         y = wkv_scan(ops, Rule("wkv7", self.groups), columns, self.shape, window.states)
@@ -96,7 +96,7 @@ class TimeMix6(TimeMix):
         if not any(bias in w for bias, _ in biases):
             biases = []
         rows = ops.side_by_side("wkv_inputs", inputs, w.vector((name + "decay.weight", n), optional=biases))
-        columns = Columns(rows, 0, n, 2 * n, 2 * n + keys)
+        columns = WkvColumns(rows, 0, n, 2 * n, 2 * n + keys)
         bonus = self.vector("first") if name + "first.weight" in w else None
         rule = Rule("wkv6" if bonus else "gla", self.groups, bonus)
         y = wkv_scan(ops, rule, columns, self.shape, window.states)

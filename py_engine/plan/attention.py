@@ -313,9 +313,9 @@ RELATIVE_ROWS = 4  # queries of a workgroup of relative_attention_all.wgsl
 
 @dataclass(frozen=True)
 class HeadsOfBlocks:
-    """Heads whose scores are multiplied by `scale`.
+    """Heads of attention within blocks of rows: `block` of them see each other, a multiple of RELATIVE_ROWS; 0: all do.
 
-    `block`: rows that see each other, a multiple of RELATIVE_ROWS; 0: all do.
+    `scale`: of their scores.
     """
 
     count: int

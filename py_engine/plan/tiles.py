@@ -97,15 +97,19 @@ def matvec(device: Device, weight: Weight, in_bytes: bool) -> dict[str, int]:
     tk = max(4, 8 // weight.layout.groups_per_thread)
     while tk < min(16 if r > 1 else 64, units // 2) and weight.rows * tk * 2 <= MAX_ROW_THREADS * r:
         tk *= 2
-    if r > 1 and weight.layout.groups_per_thread == 1 and not wide(weight):  # short programs
-        r = 4
+    if r > 1 and weight.layout.groups_per_thread == 1 and not wide(weight):  # others have long programs
+        fits = workgroup_bytes(device, weight, True, (tk, threads // tk, 4)) <= device.max_workgroup_storage
+        r = 4 if fits else r
     while threads > 128 and weight.rows * tk < 32 * threads * r:
         threads //= 2
     return {"TK": tk, "TR": threads // tk, "R": r, "AHEAD": _prefetched_units(weight, tk)}
 
 
 def _matvec_threads(device: Device, weight: Weight) -> int:
-    """Threads of a workgroup in bytes: each rounds one quarter of a group, as every workgroup rounds all of x."""
+    """Threads of a workgroup in bytes, which rounds all of x: one for each part of a group that a thread rounds.
+
+    That is a quarter with subgroups. Without them it is a group, but sums and loads need as many threads.
+    """
     quarters = 4 * quants.groups(weight.cols)
     threads = max(128, min(1024, 1 << (quarters - 1).bit_length()))
     while threads > device.max_threads:

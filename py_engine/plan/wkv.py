@@ -57,7 +57,7 @@ def token_shift(
 
 
 @dataclass(frozen=True)
-class Columns:
+class WkvColumns:
     """The first columns of what the scan reads, in rows of one buffer.
 
     `rate` and `removed`, of RWKV-7: before wkv7_inputs(), `removed` is the mixture with the first layer's values.
@@ -73,7 +73,7 @@ class Columns:
 
 
 def wkv7_inputs(
-    ops: Ops, columns: Columns, factors: Weight, shape: StateShape, first_values: Buffer, *, first: bool
+    ops: Ops, columns: WkvColumns, factors: Weight, shape: StateShape, first_values: Buffer, *, first: bool
 ) -> None:
     """Make of a row's projections what RWKV-7's scan reads. wgsl/wkv7_inputs.wgsl has the formulas.
 
@@ -103,7 +103,7 @@ class Rule:
     bonus: Weight | None = None
 
 
-def wkv_scan(ops: Ops, rule: Rule, columns: Columns, shape: StateShape, states: States) -> Buffer:
+def wkv_scan(ops: Ops, rule: Rule, columns: WkvColumns, shape: StateShape, states: States) -> Buffer:
     """The receptances times the state after each token: (n, heads * size)."""
     y = ops.rows("scanned", shape.heads * shape.rows)
     ops.add(
@@ -138,7 +138,7 @@ class Output:
     activation: str = "linear"
 
 
-def wkv_output(ops: Ops, x: Buffer, columns: Columns, how: Output, shape: StateShape) -> Buffer:
+def wkv_output(ops: Ops, x: Buffer, columns: WkvColumns, how: Output, shape: StateShape) -> Buffer:
     """(norm(x) + bonus) * activation(gate), for products: (n, heads * size)."""
     y = ops.rows("wkv", shape.heads * shape.rows, ops.input_dtype)
     ops.add(

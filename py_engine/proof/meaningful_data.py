@@ -1,4 +1,4 @@
-"""Data of bindings whose words mean something: rows, positions, pixels, tokens. Random ones would be out of range."""
+"""Data of bindings that hold indices, positions, pixels or tokens: random words would be out of range."""
 
 from __future__ import annotations
 

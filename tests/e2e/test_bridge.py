@@ -238,6 +238,12 @@ def test_lm_studios_paths(api: ApiServer, page: Page) -> None:
     loaded: Any = newer_client.post("/models/load", body=asked, cast_to=object)
     assert (loaded["status"], loaded["instance_id"]) == ("loaded", MODEL)
     assert loaded["load_config"]["context_length"] == whole.to_dict()["model_info"]["context_length"]  # type: ignore[index]
+    unloaded: Any = newer_client.post("/models/unload", body={"instance_id": MODEL}, cast_to=object)
+    assert unloaded == {"instance_id": MODEL}
+    (listed,) = (m for m in newer_client.models.list().to_dict()["models"] if m["key"] == MODEL)  # type: ignore[attr-defined]
+    assert listed["loaded_instances"] == []
+    again = client.chat.completions.create(model=MODEL, messages=ITALY, temperature=0)
+    assert again.choices[0].message.content == whole.choices[0].message.content
     with pytest.raises(openai.APIStatusError, match="models come and go in Wisp's page") as no_download:
         newer_client.post("/models/download", body={"model": MODEL}, cast_to=object)
     assert no_download.value.status_code == 501

@@ -87,6 +87,7 @@ def page(chromium: Callable[[str | None], Browser], server: Server, bad_server: 
     yield page
     assert not errors
     context.close()
+    bad_server.files["slow.gguf"].pause = None  # its handlers end
 
 
 def stored_models(page: Page) -> Locator:

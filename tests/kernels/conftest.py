@@ -15,7 +15,7 @@ from tools.serve import Server
 
 @pytest.fixture(scope="session")
 def runner_pages(chromium: Callable[[str | None], Browser], server: Server) -> Callable[[str], Page]:
-    """runner_pages(adapter) -> the run's page with runner.js on that adapter: opening one takes most of a second."""
+    """runner_pages(adapter) -> the run's page with runner.js on that adapter: opening one takes half a second."""
     opened: dict[Browser, Page] = {}
 
     def get(adapter: str) -> Page:

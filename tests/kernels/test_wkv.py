@@ -4,10 +4,10 @@ import numpy as np
 
 from py_engine.plan.states import StateShape
 from py_engine.plan.wkv import (
-    Columns,
     Output,
     Rule,
     Window,
+    WkvColumns,
     token_shift,
     wkv7_inputs,
     wkv_output,
@@ -48,7 +48,7 @@ def test_inputs(bench: Bench, heads: int, cols: int, first: bool) -> None:
     bench.fill(rows)
     if not first:
         bench.fill(first_values)
-    columns = Columns(rows, 5, *(5 + i * width for i in range(1, 6)))
+    columns = WkvColumns(rows, 5, *(5 + i * width for i in range(1, 6)))
     shape = StateShape(heads, cols, cols, width, 1)
     wkv7_inputs(ops, columns, bench.vector("factors", 2 * width), shape, first_values, first=first)
     gpu, host = bench.run(ops)
@@ -72,7 +72,7 @@ def test_scan(bench: Bench, setup: Setup, rule: str, heads: int, groups: int, si
     width = heads * size
     rows = ops.rows("x", 7 * width)
     bench.fill(rows)
-    columns = Columns(rows, *(3 + i * width for i in range(6)))
+    columns = WkvColumns(rows, *(3 + i * width for i in range(6)))
     if rule == "wkv7":  # what the scan expects: decays below 1, a removed key of length 1
         values = bench.data[rows.name]
         values[:, 3 : 3 + width] = 1 / (1 + np.exp(-values[:, 3 : 3 + width]))
@@ -96,7 +96,7 @@ def test_output(bench: Bench, heads: int, cols: int, norm: bool, bonus: bool, ga
     x, rows, gates = ops.rows("x", width), ops.rows("rows", 3 * width + 1), ops.rows("gate", width)
     for buffer in (x, rows, gates):
         bench.fill(buffer)
-    columns = Columns(rows, 0, 1, 1 + width, 1 + 2 * width)
+    columns = WkvColumns(rows, 0, 1, 1 + width, 1 + 2 * width)
     factors = bench.vector("factors", (2 * norm + bonus) * width) if norm or bonus else None
     how = Output(factors, norm, bonus, gates if gate else None, gate)
     y = wkv_output(ops, x, columns, how, StateShape(heads, cols, cols, width, 1))

@@ -14,9 +14,10 @@ POLL_S = 0.01  # between two looks whether a pause has ended
 
 @dataclass(frozen=True)
 class Pause:
-    """A pause of so many seconds before each piece of a body, once `File.sent` has reached `after`.
+    """A pause of `seconds` before each piece of a body, once `after` bytes were sent.
 
-    Infinitely many, also from the byte `held_at` on: bodies are held until the test takes the pause away.
+    With inf, and once `held_at` bytes were sent, bodies are held until the test sets `File.pause` to None. Both count
+    the bytes of all answers (`File.sent`).
     """
 
     seconds: float

@@ -1,5 +1,6 @@
 """LM Studio's loads and unloads: of models that a request may name, without a change of those that are loaded."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -62,6 +63,41 @@ async def test_a_load_changes_no_model_that_is_loaded(page: Page) -> None:
     assert not page.engine.unloaded
 
 
+async def test_a_load_beside_another_one_changes_nothing(page: Page) -> None:
+    """The page's load, with other options, and another program's: whichever comes later finds the model loaded."""
+    of_page, of_program, other = await asyncio.gather(
+        page.call("load", contextLength=128),
+        page.call(LOAD, request={"model": "mini"}),
+        page.call(LOAD, request={"model": "mini", "context_length": 64}),
+    )
+    assert of_page["model"] == of_program["instance_id"] == "mini"
+    assert other["error"]["param"] == "context_length"
+    assert [engine.context_length for engine in page.platform.engines] == [128]
+
+
+async def test_a_load_may_repeat_what_another_one_asked_for(page: Page) -> None:
+    """Also where memory did not suffice for it."""
+    await page.call(LOAD, request={"model": "mini", "context_length": 96})
+    engine: Any = page.engine
+    engine.context_length = 48
+    assert (await page.call(LOAD, request={"model": "mini", "context_length": 96}))["status"] == "loaded"
+    assert (await page.call(LOAD, request={"model": "mini", "context_length": 48}))["status"] == "loaded"
+
+
+async def test_a_context_that_a_request_asks_for_is_never_shortened(page: Page) -> None:
+    """The page loads with `clampContext`, which shortens its own."""
+    await page.call("load", clampContext=True)
+    await page.call(UNLOAD, request={"instance_id": "mini"})
+    await page.call(LOAD, request={"model": "mini", "context_length": 96})
+    assert loads(page) == [{"model": "mini", "contextLength": 96, "default": True}]
+
+
+async def test_ollamas_unload_is_told(page: Page) -> None:
+    await page.call("load")
+    await page.call("ollama.generate", request={"model": "mini", "keep_alive": 0, "stream": False})
+    assert [one.get("onDemand") for one in loads(page)] == [True]
+
+
 async def test_an_unloaded_model_is_loaded_again_by_name_with_its_context(page: Page) -> None:
     await page.call(LOAD, request={"model": "mini", "context_length": 96})
     assert await page.call(UNLOAD, request={"instance_id": "mini"}) == {"instance_id": "mini"}
@@ -103,6 +139,8 @@ async def test_wrong_requests(page: Page, kind: str, request_: Any, code: str, p
 def test_errors_have_lm_studios_name_of_the_context() -> None:
     error = reworded(WispError("contextLength is 9, too long.", "context_too_long", param="contextLength"))
     assert (error.message, error.param) == ("context_length is 9, too long.", "context_length")
+    memory = reworded(WispError("Choose a shorter contextLength.", "out_of_memory", param="memoryBudget"))
+    assert (memory.message, memory.param) == ("Choose a shorter context_length.", "memoryBudget")
     other = WispError("The GPU is lost.", "device_lost")
     assert reworded(other) is other
     assert load_request({"model": "a", "num_experts": None}).context_length is None

@@ -82,6 +82,10 @@ URL = "https://example.org/film.webm"
         ({"type": "input_video", "video_url": URL}, (1.0, 16)),
         ({"type": "input_video", "video_url": URL, "fps": 2, "num_frames": 5}, (2.0, 5)),
         ({"type": "video_url", "video_url": {"url": URL, "fps": 2}}, (2.0, 16)),
+        (
+            {"type": "video_url", "video_url": {"url": URL, "detail": "low", "fps": None}, "fps": 2, "num_frames": 3},
+            (2.0, 3),
+        ),
     ],
 )
 def test_a_response_reads_videos(part: Any, asked: Any) -> None:
@@ -101,10 +105,20 @@ def test_a_response_reads_videos(part: Any, asked: Any) -> None:
     [
         ({"type": "input_video", "video_url": "file:///film"}, "invalid_value", ".video_url"),
         ({"type": "input_video", "video_url": URL, "fps": 0}, "invalid_value", ".fps"),
-        ({"type": "input_video", "video_url": 5}, "invalid_type", ".input_video"),
+        ({"type": "input_video", "video_url": 5}, "invalid_type", ".video_url"),
+        ({"type": "input_video", "video_url": {"url": URL}}, "invalid_type", ".video_url"),
+        ({"type": "input_video", "input_video": {"url": URL}, "video_url": URL}, "invalid_value", ".video_url"),
+        ({"type": "input_video", "data": DATA}, "unsupported_parameter", ".data"),
         ({"type": "video_url", "video_url": {}}, "invalid_value", ".video_url"),
         ({"type": "input_video", "video_url": URL, "frame_rate": 2}, "unsupported_parameter", ".frame_rate"),
-        ({"type": "video_url", "video_url": {"url": URL}, "fps": 2}, "unsupported_parameter", ".fps"),
+        ({"type": "video_url", "video_url": {"url": URL}, "frame_rate": 2}, "unsupported_parameter", ".frame_rate"),
+        ({"type": "video_url", "video_url": {"url": URL, "fps": 1}, "fps": 2}, "invalid_value", ".fps"),
+        ({"type": "video_url", "video_url": URL, "fps": 2}, "invalid_type", ".video_url"),
+        (
+            {"type": "video_url", "video_url": {"url": URL}, "load_audio_from_video": True},
+            "unsupported_parameter",
+            ".load_audio_from_video",
+        ),
     ],
 )
 def test_malformed_videos_of_responses_are_named(part: Any, code: str, param: str) -> None:

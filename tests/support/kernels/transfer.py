@@ -1,4 +1,4 @@
-"""Moves numpy buffers into a page and back: large ones by HTTP, since Playwright takes them through two processes."""
+"""Moves numpy buffers into a page and back: large ones by HTTP, since Playwright takes them through three processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-# Bytes that go in Playwright's message: a request takes as much of the processors as 100 KB of base64 do.
+# Bytes that go in Playwright's message: a request takes as much of the processors as they do.
 INLINE = 100_000
 
 
