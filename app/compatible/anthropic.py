@@ -10,7 +10,18 @@ from functools import partial
 from app.compatible.documents import document_part, search_result_part
 from app.openai.answers import Identity
 from app.openai.converted import MAX_STOPS, Converted, Emit
-from app.openai.fields import Body, Json, integer, mapping, parsed, text, unsupported, wrong_type, wrong_value
+from app.openai.fields import (
+    Body,
+    Json,
+    integer,
+    mapping,
+    parsed,
+    text,
+    unsupported,
+    with_known_fields,
+    wrong_type,
+    wrong_value,
+)
 from app.openai.requests import ChatRequest, chat_request
 from py_engine.errors import WispError
 
@@ -43,11 +54,7 @@ def count_request(body: Json) -> ChatRequest:
 
 
 def _chat(body: Json) -> ChatRequest:
-    if not isinstance(body, dict):
-        raise wrong_type(None, "a JSON object as the request", body)
-    for name, value in body.items():
-        if name not in _KNOWN and value is not None:
-            raise unsupported(f"{name} is not a parameter that this engine knows; leave it out.", name)
+    body = with_known_fields(body, _KNOWN)
     if not isinstance(body.get("stream", False), bool | None):
         raise wrong_type("stream", "true or false", body["stream"])
     chat: Body = {name: body[name] for name in _SAME if name in body}

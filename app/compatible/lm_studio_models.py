@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from app.compatible import ollama_models
 from app.compatible.lm_studio import FORMAT
 from app.models.loaded import Loaded
-from app.openai.fields import Body, Json, boolean, integer, text, unsupported, wrong_type, wrong_value
+from app.openai.fields import Body, Json, boolean, integer, text, with_known_fields, wrong_type, wrong_value
 from py_engine.errors import WispError
 
 _SWITCHES = ("flash_attention", "offload_kv_cache_to_gpu")  # of llama.cpp's memory and speed; they change no answer
@@ -27,7 +27,7 @@ class LoadRequest:
 def load_request(body: Json) -> LoadRequest:
     """Check a request to /api/v1/models/load. `num_experts` would change answers, and is refused."""
     known = {"model", "context_length", "eval_batch_size", "echo_load_config", *_SWITCHES}
-    body = _object(body, known)
+    body = with_known_fields(body, known)
     for name in _SWITCHES:
         boolean(body, name)
     integer(body, "eval_batch_size", 1)
@@ -36,7 +36,7 @@ def load_request(body: Json) -> LoadRequest:
 
 def unload_request(body: Json) -> str:
     """Check a request to /api/v1/models/unload, and return the model's name, which is also its instance's id."""
-    return _required(_object(body, {"instance_id"}), "instance_id")
+    return _required(with_known_fields(body, {"instance_id"}), "instance_id")
 
 
 def loaded(model: Loaded, seconds: float, *, echo: bool) -> dict[str, Json]:
@@ -69,15 +69,6 @@ def reworded(error: WispError) -> WispError:
         return error
     param = "context_length" if error.param == "contextLength" else error.param
     return error.reworded(error.message.replace("contextLength", "context_length"), param)
-
-
-def _object(body: Json, known: set[str]) -> Body:
-    if not isinstance(body, dict):
-        raise wrong_type(None, "a JSON object as the request", body)
-    for name, value in body.items():
-        if name not in known and value is not None:
-            raise unsupported(f"{name} is not a parameter that this engine knows; leave it out.", name)
-    return body
 
 
 def _required(body: Body, name: str) -> str:

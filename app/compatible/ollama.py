@@ -12,7 +12,19 @@ from functools import partial
 from app.compatible.samplers import with_any_temperature
 from app.openai.answers import Identity
 from app.openai.converted import MAX_STOPS, Converted, Emit
-from app.openai.fields import Body, Json, boolean, mapping, parsed, text, unsupported, whole, wrong_type, wrong_value
+from app.openai.fields import (
+    Body,
+    Json,
+    boolean,
+    mapping,
+    parsed,
+    text,
+    unsupported,
+    whole,
+    with_known_fields,
+    wrong_type,
+    wrong_value,
+)
 from app.openai.llama_parameters import UNLIMITED, changes_nothing
 from app.openai.requests import ChatRequest, chat_request, completion_request
 from app.openai.sampling import chat_logprobs
@@ -40,7 +52,7 @@ _EMBED = frozenset(["model", "input", "truncate", "dimensions", "options", "keep
 
 def chat(body: Json) -> Converted:
     """Check a request to /api/chat."""
-    body = _object(body, _CHAT)
+    body = with_known_fields(body, _CHAT)
     given = body.get("messages")
     if not isinstance(given, list):
         raise wrong_type("messages", "a list of messages", given)
@@ -62,7 +74,7 @@ def _chat_request(body: Body, request: Body) -> ChatRequest:
 
 def generate(body: Json) -> Converted:
     """Check a request to /api/generate: a chat with one message, or with `raw` a completion."""
-    body = _object(body, _GENERATE)
+    body = with_known_fields(body, _GENERATE)
     for name in ("template", "context"):
         if body.get(name):
             raise unsupported(f"{name} is not supported by this engine; leave it out.", name)
@@ -118,7 +130,7 @@ def loaded(model: str, empty: dict[str, Json], reason: str = "load") -> dict[str
 
 def embed_request(body: Json) -> Body:
     """Check a request to /api/embed; returns OpenAI's."""
-    body = _object(body, _EMBED)
+    body = with_known_fields(body, _EMBED)
     request = {"input": body.get("input")}
     if body.get("dimensions") is not None:
         request["dimensions"] = body["dimensions"]
@@ -127,7 +139,7 @@ def embed_request(body: Json) -> Body:
 
 def embeddings_request(body: Json) -> Body:
     """Check a request to /api/embeddings, the older endpoint; returns that of /api/embed."""
-    body = _object(body, _EMBEDDINGS)
+    body = with_known_fields(body, _EMBEDDINGS)
     return {"input": text(body, "prompt") or ""}
 
 
@@ -141,15 +153,6 @@ def embedded(answer: dict[str, Json], seconds: float) -> dict[str, Json]:
         "load_duration": 0,
         "prompt_eval_count": answer["usage"]["prompt_tokens"],
     }
-
-
-def _object(body: Json, known: frozenset[str]) -> Body:
-    if not isinstance(body, dict):
-        raise wrong_type(None, "a JSON object as the request", body)
-    for name, value in body.items():
-        if name not in known and value is not None:
-            raise unsupported(f"{name} is not a parameter that this engine knows; leave it out.", name)
-    return body
 
 
 def _common(body: Body) -> Body:

@@ -1,6 +1,7 @@
 """Read the fields of a request, checked for type and range. An error's `param` names the field."""
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from py_engine import json_input
@@ -26,6 +27,16 @@ def wrong_value(message: str, param: str) -> WispError:
 def unsupported(message: str, param: str) -> WispError:
     """Return the error for a feature of the API that Wisp does not implement."""
     return WispError(message, "unsupported_parameter", param=param)
+
+
+def with_known_fields(body: Json, known: Collection[str]) -> Body:
+    """A request, which must be an object without other fields than these. A field that is null counts as left out."""
+    if not isinstance(body, dict):
+        raise wrong_type(None, "a JSON object as the request", body)
+    for name, value in body.items():
+        if name not in known and value is not None:
+            raise unsupported(f"{name} is not a parameter that this engine knows; leave it out.", name)
+    return body
 
 
 def boolean(body: Body, name: str, default: bool = False, param: str | None = None) -> bool:

@@ -238,12 +238,6 @@ def test_lm_studios_paths(api: ApiServer, page: Page) -> None:
     loaded: Any = newer_client.post("/models/load", body=asked, cast_to=object)
     assert (loaded["status"], loaded["instance_id"]) == ("loaded", MODEL)
     assert loaded["load_config"]["context_length"] == whole.to_dict()["model_info"]["context_length"]  # type: ignore[index]
-    unloaded: Any = newer_client.post("/models/unload", body={"instance_id": MODEL}, cast_to=object)
-    assert unloaded == {"instance_id": MODEL}
-    (listed,) = (m for m in newer_client.models.list().to_dict()["models"] if m["key"] == MODEL)  # type: ignore[attr-defined]
-    assert listed["loaded_instances"] == []
-    again = client.chat.completions.create(model=MODEL, messages=ITALY, temperature=0)
-    assert again.choices[0].message.content == whole.choices[0].message.content
     with pytest.raises(openai.APIStatusError, match="models come and go in Wisp's page") as no_download:
         newer_client.post("/models/download", body={"model": MODEL}, cast_to=object)
     assert no_download.value.status_code == 501
@@ -251,6 +245,25 @@ def test_lm_studios_paths(api: ApiServer, page: Page) -> None:
         with pytest.raises(openai.AuthenticationError) as refused:
             openai.OpenAI(base_url=f"{api.url}{path}", api_key="wrong", max_retries=0).models.retrieve("none")
         assert refused.value.code == "invalid_api_key"
+
+
+def test_a_model_that_lm_studios_client_unloads_is_loaded_again_by_name(api: ApiServer, page: Page) -> None:
+    client = openai.OpenAI(base_url=f"{api.url}api/v1", api_key=api.key, max_retries=0, timeout=HANG_S)
+
+    def instances() -> list[Any]:
+        listed: Any = client.models.list().to_dict()
+        return next(model["loaded_instances"] for model in listed["models"] if model["key"] == MODEL)
+
+    asked: dict[str, Any] = {"model": MODEL, "messages": ITALY, "temperature": 0}
+    chats = client.with_options(base_url=f"{api.url}v1").chat.completions
+    before = chats.create(**asked).choices[0].message.content
+    unloaded: Any = client.post("/models/unload", body={"instance_id": MODEL}, cast_to=object)
+    assert unloaded == {"instance_id": MODEL}
+    assert instances() == []
+    assert chats.create(**asked).choices[0].message.content == before
+    assert len(instances()) == 1
+    page.reload()  # slowed() looks for the compute worker among those of a page's first engine
+    assert chats.create(**asked).choices[0].message.content == before  # waits for the tab
 
 
 def test_a_client_that_leaves_stops_the_engine(client: openai.OpenAI, page: Page) -> None:
