@@ -40,7 +40,7 @@ from types import CodeType
 from typing import Any
 
 from py_engine.errors import WispError
-from py_engine.plan import shared_constants
+from py_engine.plan.shared_constants import KERNEL_PARAMS
 
 WGSL = Path(__file__).parent.parent.parent / "wgsl"
 BIND = re.compile(r"@bind var<(uniform|storage, read|storage, read_write)> (\w+)")
@@ -244,14 +244,7 @@ def _expanded(
     f16: int, half_bits: int, subgroup: int,
 ) -> Shader:  # fmt: skip
     params = dict(given)
-    values = {
-        "F16": f16,
-        "HALF_BITS": half_bits,
-        "SG": subgroup,
-        **DEFAULTS,
-        **shared_constants.KERNEL_PARAMS,
-        **params,
-    }
+    values = {"F16": f16, "HALF_BITS": half_bits, "SG": subgroup, **DEFAULTS, **KERNEL_PARAMS, **params}
     used: set[str] = set()
     lines: list[str] = []
     _expand(f"{kernel}.wgsl", values, used, lines)
